@@ -1,0 +1,63 @@
+# The few commands a developer needs. `make` alone lists them.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+PIP := .venv/bin/pip --disable-pip-version-check -q
+# Threads that wait should sleep: torch, numba and faiss share these cores.
+export OMP_WAIT_POLICY ?= PASSIVE
+
+help: ## list the commands
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: .venv/core ## the whole way on handwritten digits: train, encode, search, report
+	.venv/bin/orbithash demo --out demo-report --force
+
+test: .venv/test ## the quick tests, under five minutes on two cores
+	.venv/bin/pytest
+
+test-all: .venv/all ## every test, slow ones too
+	.venv/bin/pytest -m ""
+
+check: .venv/all ## format, lint, types, import layers, docs
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+	.venv/bin/mkdocs build --strict --quiet --site-dir build/site
+
+format: .venv/all ## rewrite the code as `check` wants it
+	.venv/bin/ruff format .
+	.venv/bin/ruff check --fix .
+
+bench: .venv/all ## our claims of speed, each a ratio against a peer in the same run
+	.venv/bin/python benchmarks/loss.py
+	.venv/bin/python benchmarks/evaluate.py
+
+docs: .venv/all ## build the documentation into build/site
+	.venv/bin/mkdocs build --strict --site-dir build/site
+
+setup: .venv/all ## install everything: all extras, tools, what the benchmarks compare with
+
+lock: .venv/all ## write requirements.lock from what is installed now
+	$(PIP) freeze --exclude-editable | sed -E 's/\+[a-z0-9.]+$$//' | grep -vi '^orbithash' > requirements.lock
+
+clean: ## remove the environment and everything that was built
+	rm -rf .venv build demo-report .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+
+# One environment in three sizes; each stamp is made anew when the lock or the metadata change.
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/core: .venv/bin/python pyproject.toml requirements.lock
+	$(PIP) install -c requirements.lock -e .
+	@touch $@
+
+.venv/test: .venv/bin/python pyproject.toml requirements.lock
+	$(PIP) install -c requirements.lock -e '.[test]'
+	@touch $@ .venv/core
+
+.venv/all: .venv/bin/python pyproject.toml requirements.lock
+	$(PIP) install -c requirements.lock -e '.[test,check,docs,bench]'
+	@touch $@ .venv/core .venv/test
+
+.PHONY: help demo test test-all check format bench docs setup lock clean

@@ -1,0 +1,35 @@
+"""Every error we raise on purpose.
+
+HashingError
+├── InputError            (ValueError)    what was given cannot be used: a label, an array, a file
+│   └── CodeLengthError                   codes of different lengths were compared
+└── MissingExtraError     (ImportError)   an optional dependency is not installed
+"""
+
+
+class HashingError(Exception):
+    """Base of all errors of this library."""
+
+
+class InputError(HashingError, ValueError):
+    """What was given cannot be used; the message says what would be."""
+
+
+class CodeLengthError(InputError):
+    """Two sets of codes disagree on the number of bytes."""
+
+    def __init__(self, *, got: int, expected: int, n_bits: int) -> None:
+        super().__init__(
+            f"got codes of {got} bytes where {n_bits} bits need {expected}; "
+            "encode queries and database with the same encoder and pass its number of bits"
+        )
+
+
+class MissingExtraError(HashingError, ImportError):
+    """An optional dependency is not installed."""
+
+    def __init__(self, extra: str) -> None:
+        super().__init__(
+            f"this needs the extra '{extra}', which is not installed; "
+            f"run: pip install 'orbithash[{extra}]'"
+        )
