@@ -1,8 +1,8 @@
 """The order-aware loss, forward and backward, beside what it competes with, in one run.
 
-64 bits, 20 classes, all triplets of the batch. The peers are pytorch-metric-learning's plain triplet
-loss on all triplets, which weighs nothing, and the distance matrix with its argsort alone, the
-least that any ranking loss must do.
+64 bits, 20 classes, all triplets of the batch. The peers are pytorch-metric-learning's plain
+triplet loss on all triplets, which weighs nothing, and the distance matrix with its argsort alone,
+the least that any ranking loss must do.
 """
 
 import os
@@ -11,13 +11,14 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that wait should 
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from pytorch_metric_learning.distances import LpDistance
 from pytorch_metric_learning.losses import TripletMarginLoss
 
+from measure import at_least, at_most, best
 from orbithash.losses import OrderAwareTripletLoss
 
 BITS, CLASSES, MARGIN = 64, 20, 8.0
@@ -71,45 +72,19 @@ def batch(n: int) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.rand(n, BITS, generator=generator), torch.arange(n) % CLASSES
 
 
-def best(*runs: Callable[[], object], repeats: int) -> list[float]:
-    """The shortest time of each, taken in turns so that a noisy moment strikes all."""
-    times: list[list[float]] = [[] for _ in runs]
-    for _ in range(repeats):
-        for run, measured in zip(runs, times, strict=True):
-            start = time.perf_counter()
-            run()
-            measured.append(time.perf_counter() - start)
-    return [min(measured) for measured in times]
-
-
 def peak_memory_of_one_step(n: int) -> int:
-    """MiB that one step of a new process takes above what it had before."""
-    import resource
-
+    """MiB that one step takes at its height, above what the process had before it."""
     loss = OrderAwareTripletLoss(margin=MARGIN)
     step(loss, 64)()
-    before = resident_mib()
+    before = memory_mib("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # forget the height so far
     step(loss, n)()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024 - before
+    return memory_mib("VmHWM") - before
 
 
-def resident_mib() -> int:
-    with open("/proc/self/status") as status:
-        kib = next(line for line in status if line.startswith("VmRSS")).split()[1]
-    return int(kib) // 1024
-
-
-def at_least(what: str, value: float, bar: float) -> bool:
-    return verdict(what, value, f"at least {bar}", value >= bar)
-
-
-def at_most(what: str, value: float, bar: float) -> bool:
-    return verdict(what, value, f"at most {bar}", value <= bar)
-
-
-def verdict(what: str, value: float, bar: str, passed: bool) -> bool:
-    print(f"  {what:<56} {value:8.2f}   {bar:<13} {'ok' if passed else 'MISSED'}")
-    return passed
+def memory_mib(field: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(field)).split()[1]) // 1024
 
 
 if __name__ == "__main__":
