@@ -42,6 +42,4 @@ def fill_distances(
         for start in range(0, m, BLOCK):
             stop = min(start + BLOCK, m)
             for query in range(task * TOGETHER, min((task + 1) * TOGETHER, n)):
-                block_distances(
-                    queries, query, database, start, stop, distances[query, start:stop]
-                )
+                block_distances(queries, query, database, start, stop, distances[query, start:stop])

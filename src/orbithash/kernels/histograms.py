@@ -10,7 +10,7 @@ from numba import njit, prange
 from orbithash.kernels.hamming import hamming_distances_reference
 from orbithash.kernels.popcount import as_words, block_distances
 
-BLOCK = 65536  # images that a task's queries go through in turn, while they are in the cache
+BLOCK_WORDS = 65536  # that a task's queries go through in turn, while they are in the cache
 PART = 2048  # distances computed before they are counted
 TOGETHER = 16  # queries of one task
 PAIRED_BITS = 127  # up to here the table of pairs is small enough for the cache
@@ -42,9 +42,7 @@ def graded_histograms(
     starts: Int64[np.ndarray, " groups_and_end"],
     grades: Int32[np.ndarray, "queries groups"],
     n_bits: int,
-) -> tuple[
-    Int64[np.ndarray, "queries distances"], Int64[np.ndarray, "queries grades distances"]
-]:
+) -> tuple[Int64[np.ndarray, "queries distances"], Int64[np.ndarray, "queries grades distances"]]:
     """Histograms of all images, and of those of each grade of relevance 1, 2, ….
 
     Codes come as `as_words` lays them out, the database sorted into groups that have the same
@@ -63,9 +61,7 @@ def graded_histograms_reference(
     database: UInt8[np.ndarray, "database bytes"],
     grades: Int32[np.ndarray, "queries database"],
     n_bits: int,
-) -> tuple[
-    Int64[np.ndarray, "queries distances"], Int64[np.ndarray, "queries grades distances"]
-]:
+) -> tuple[Int64[np.ndarray, "queries distances"], Int64[np.ndarray, "queries grades distances"]]:
     """The same in plain numpy, from packed codes and the grade of every pair."""
     distances = hamming_distances_reference(queries, database)
     items = np.zeros((len(queries), n_bits + 1), dtype=np.int64)
@@ -86,13 +82,13 @@ def count_in_pairs(queries, database, starts, grades, items, by_grade):  # type:
     make the second wait for the first.
     """
     n_queries, n_distances = items.shape
-    n = database.shape[1]
+    n, block = database.shape[1], max(PART, BLOCK_WORDS // database.shape[0])
     for task in prange((n_queries + TOGETHER - 1) // TOGETHER):
         distances = np.empty(PART, dtype=np.uint8)
         pairs = distances.view(np.uint16)
         table = np.zeros(n_distances * 256, dtype=np.uint32)
-        for start in range(0, n, BLOCK):
-            stop = min(start + BLOCK, n)
+        for start in range(0, n, block):
+            stop = min(start + block, n)
             for query in range(task * TOGETHER, min((task + 1) * TOGETHER, n_queries)):
                 for part in range(start, stop, PART):
                     end = min(part + PART, stop)
@@ -109,13 +105,13 @@ def count_in_pairs(queries, database, starts, grades, items, by_grade):  # type:
 def count_singly(queries, database, starts, grades, items, by_grade):  # type: ignore[no-untyped-def]
     """Count neighbours in turn in four histograms, so that equal ones need not wait."""
     n_queries, n_distances = items.shape
-    n = database.shape[1]
+    n, block = database.shape[1], max(PART, BLOCK_WORDS // database.shape[0])
     for task in prange((n_queries + TOGETHER - 1) // TOGETHER):
         distances = np.empty(PART, dtype=np.uint16)
         turns = np.zeros((4, n_distances), dtype=np.uint32)
         first, second, third, fourth = turns[0], turns[1], turns[2], turns[3]
-        for start in range(0, n, BLOCK):
-            stop = min(start + BLOCK, n)
+        for start in range(0, n, block):
+            stop = min(start + block, n)
             for query in range(task * TOGETHER, min((task + 1) * TOGETHER, n_queries)):
                 for part in range(start, stop, PART):
                     end = min(part + PART, stop)
