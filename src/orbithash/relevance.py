@@ -33,9 +33,9 @@ def labels_in_common(
     array([[2, 1, 0]], dtype=int32)
     """
     if left.ndim == 1:
-        return (left[:, None] == right[None, :]).astype(np.int32)
+        return np.equal.outer(left, right).astype(np.int32)
     # Floats, because only they multiply fast; exact up to 2^24 classes.
-    return (left.astype(np.float32) @ right.astype(np.float32).T).astype(np.int32)
+    return np.matmul(left.astype(np.float32), right.astype(np.float32).T).astype(np.int32)
 
 
 def check_labels(labels: np.ndarray, n: int, name: str) -> Int64[np.ndarray, "n *classes"]:

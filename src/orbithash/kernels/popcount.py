@@ -28,14 +28,16 @@ def as_words(codes: UInt8[np.ndarray, "n bytes"]) -> UInt64[np.ndarray, "words n
     return np.ascontiguousarray(padded.view(np.uint64).T)
 
 
-@intrinsic
-def popcount(typing_context: Any, word: Any) -> Any:
+def emit_popcount(typing_context: Any, word: Any) -> Any:
     """Number of ones in an integer, as the one instruction that LLVM can vectorise."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.ctpop(arguments[0])
 
     return (word(word), generate) if isinstance(word, types.Integer) else None
+
+
+popcount: Any = intrinsic(emit_popcount)
 
 
 @njit(inline="always")  # inlined, so that the type of `out` is known to the vectoriser

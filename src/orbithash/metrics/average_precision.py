@@ -78,7 +78,8 @@ def consecutive_precisions(
     """
     ranks = ranks_within(before, relevant, cutoff)
     missed = before - counts_before(relevant)
-    return (ranks - missed * harmonic_difference(before, ranks)).sum(axis=1)
+    precisions: np.ndarray = ranks - missed * harmonic_difference(before, ranks)
+    return precisions.sum(axis=1)
 
 
 def divide_by_relevant(
@@ -100,7 +101,8 @@ def counts_before(
     >>> counts_before(np.array([[2, 1, 4]]))
     array([[0, 2, 3]])
     """
-    return counts.cumsum(axis=1) - counts
+    before: np.ndarray = counts.cumsum(axis=1) - counts
+    return before
 
 
 def ranks_within(

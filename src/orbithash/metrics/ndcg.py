@@ -46,4 +46,5 @@ def discount_sums(n_ranks: int) -> Float[np.ndarray, " ranks_and_none"]:
 def relative_gains(n_grades: int) -> Float[np.ndarray, " grades"]:
     """Gains 2^g − 1 of the grades 1 … n_grades, over 2^n_grades so that none overflows."""
     grades = np.arange(1, n_grades + 1)
-    return np.exp2(grades - n_grades) - np.exp2(-n_grades)
+    gains: np.ndarray = np.exp2(grades - n_grades) - np.exp2(-n_grades)
+    return gains

@@ -21,7 +21,8 @@ def precision_within(
     array([[nan, 1. , 0.5]])
     """
     with np.errstate(invalid="ignore"):
-        return relevant.cumsum(axis=1) / items.cumsum(axis=1)
+        precision: np.ndarray = relevant.cumsum(axis=1) / items.cumsum(axis=1)
+    return precision
 
 
 def recall_within(
@@ -35,7 +36,8 @@ def recall_within(
     array([[0.  , 0.25, 1.  ]])
     """
     with np.errstate(invalid="ignore"):
-        return relevant.cumsum(axis=1) / relevant.sum(axis=1, keepdims=True)
+        recall: np.ndarray = relevant.cumsum(axis=1) / relevant.sum(axis=1, keepdims=True)
+    return recall
 
 
 def precision_at(
@@ -52,4 +54,5 @@ def precision_at(
     """
     ranks = ranks_within(counts_before(items), items, cutoff)
     found = (ranks * (relevant / np.maximum(items, 1))).sum(axis=1)
-    return found / np.minimum(cutoff, items.sum(axis=1))
+    precision: np.ndarray = found / np.minimum(cutoff, items.sum(axis=1))
+    return precision
