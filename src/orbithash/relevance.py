@@ -32,10 +32,13 @@ def labels_in_common(
     >>> labels_in_common(np.array([[1, 1, 0]]), np.array([[1, 1, 1], [0, 1, 0], [0, 0, 1]]))
     array([[2, 1, 0]], dtype=int32)
     """
+    common: np.ndarray
     if left.ndim == 1:
-        return np.equal.outer(left, right).astype(np.int32)
-    # Floats, because only they multiply fast; exact up to 2^24 classes.
-    return np.matmul(left.astype(np.float32), right.astype(np.float32).T).astype(np.int32)
+        common = left[:, None] == right[None, :]
+    else:
+        # Floats, because only they multiply fast; exact up to 2^24 classes.
+        common = left.astype(np.float32) @ right.astype(np.float32).T
+    return common.astype(np.int32)
 
 
 def check_labels(labels: np.ndarray, n: int, name: str) -> Int64[np.ndarray, "n *classes"]:

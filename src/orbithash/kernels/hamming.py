@@ -27,8 +27,8 @@ def hamming_distances_reference(
     left: UInt8[np.ndarray, "n bytes"], right: UInt8[np.ndarray, "m bytes"]
 ) -> UInt16[np.ndarray, "n m"]:
     """The same in plain numpy, with memory for every byte of every pair."""
-    different: np.ndarray = np.bitwise_count(left[:, None, :] ^ right[None, :, :])
-    return different.sum(axis=2, dtype=np.uint16)
+    different = np.bitwise_count(left[:, None, :] ^ right[None, :, :])
+    return np.asarray(different.sum(axis=2, dtype=np.uint16))
 
 
 @njit(cache=True, parallel=True, nogil=True)

@@ -78,8 +78,8 @@ def consecutive_precisions(
     """
     ranks = ranks_within(before, relevant, cutoff)
     missed = before - counts_before(relevant)
-    precisions: np.ndarray = ranks - missed * harmonic_difference(before, ranks)
-    return precisions.sum(axis=1)
+    sums: np.ndarray = (ranks - missed * harmonic_difference(before, ranks)).sum(axis=1)
+    return sums
 
 
 def divide_by_relevant(
@@ -111,7 +111,7 @@ def ranks_within(
     cutoff: int | None,
 ) -> Int[np.ndarray, "queries distances"]:
     """How many ranks each tie holds up to the cutoff."""
-    return items if cutoff is None else np.clip(cutoff - before, 0, items)
+    return items if cutoff is None else np.asarray(np.clip(cutoff - before, 0, items))
 
 
 def harmonic_difference(
@@ -133,4 +133,5 @@ def harmonic_difference(
         + (far**-6.0 - near**-6.0) * 31 / 8064
     )
     by_digamma = digamma(start + count + 1.0) - digamma(start + 1.0)
-    return np.where(start < 64, by_digamma, by_series)
+    sums: np.ndarray = np.where(start < 64, by_digamma, by_series)
+    return sums
