@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -12,6 +12,7 @@ bits_of_any_length = st.tuples(st.integers(0, 5), st.integers(4, 1024)).flatmap(
 )
 
 
+@settings(deadline=None)
 @given(bits_of_any_length)
 def test_unpacking_gives_back_the_bits_that_were_packed(bits):
     codes = pack(bits)

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int64, UInt64
+from jaxtyping import Float, Int32, Int64, UInt64
 
 from orbithash.codes import check_codes
-from orbithash.errors import CodeLengthError, InputError
+from orbithash.errors import InputError
 from orbithash.kernels.histograms import graded_histograms
 from orbithash.kernels.popcount import as_words
 from orbithash.kernels.stable_order import stable_precision_sums
@@ -36,7 +36,7 @@ BY_HISTOGRAM: dict[str, Callable[..., Float[np.ndarray, " queries"]]] = {
 }
 TIES = (*BY_HISTOGRAM, "stable")
 PRECISION_AT = (1, 10, 100, 1000)
-CHUNK = 1 << 22  # numbers that a chunk of queries may need; its size changes no score
+CHUNK = 1 << 21  # numbers that a chunk of queries may need; its size changes no score
 
 
 def evaluate_codes(
@@ -65,7 +65,10 @@ def evaluate_codes(
     >>> scores.map, scores.map_bounds
     (0.75, (0.5, 1.0))
     """
-    check_two_sets(query_codes, database_codes, n_bits)
+    for name, codes in (("query", query_codes), ("database", database_codes)):
+        check_codes(codes, n_bits)
+        if not len(codes):
+            raise InputError(f"got no {name} codes; scores need at least one")
     query_labels = check_labels(query_labels, len(query_codes), "query")
     database_labels = check_labels(database_labels, len(database_codes), "database")
     check_same_kind(query_labels, database_labels)
@@ -75,7 +78,8 @@ def evaluate_codes(
     queries, database = as_words(query_codes), as_words(database_codes)
     by_group = np.ascontiguousarray(database[:, groups.order])
     means, answered = Means(), 0
-    for chunk in chunks(len(query_codes), len(groups.labels) + n_bits):
+    most_labels = 1 if database_labels.ndim == 1 else int(database_labels.sum(axis=1).max())
+    for chunk in chunks(len(query_codes), len(groups.labels) + (n_bits + 1) * (most_labels + 1)):
         grades = labels_in_common(query_labels[chunk], groups.labels)
         # A query that nothing answers has no place in any mean.
         chosen = grades.any(axis=1)
@@ -98,8 +102,8 @@ def evaluate_codes(
         ndcg=float(means["ndcg"]),
         precision_recall=PrecisionRecall(precision=means["precision"], recall=means["recall"]),
         precision_at={cutoff: float(means["precision_at", cutoff]) for cutoff in PRECISION_AT},
-        map_at={cutoff: float(means["map_at", cutoff]) for cutoff in map_at},
-        map_at_found={cutoff: float(means["map_at_found", cutoff]) for cutoff in map_at},
+        map_at={int(cutoff): float(means["map_at", cutoff]) for cutoff in map_at},
+        map_at_found={int(cutoff): float(means["map_at_found", cutoff]) for cutoff in map_at},
         ties=ties,
         n_bits=n_bits,
         queries=len(query_codes),
@@ -135,7 +139,7 @@ def stable_values(
     queries: UInt64[np.ndarray, "words queries"],
     database: UInt64[np.ndarray, "words database"],
     groups: LabelGroups,
-    grades: Int64[np.ndarray, "queries groups"],
+    grades: Int32[np.ndarray, "queries groups"],
     items: Int64[np.ndarray, "queries distances"],
     relevant: Int64[np.ndarray, "queries distances"],
     ties: str,
@@ -185,21 +189,6 @@ def chunks(n_queries: int, numbers_per_query: int) -> Iterator[Int64[np.ndarray,
     size = max(1, CHUNK // numbers_per_query)
     for start in range(0, n_queries, size):
         yield np.arange(start, min(start + size, n_queries))
-
-
-def check_two_sets(query_codes: np.ndarray, database_codes: np.ndarray, n_bits: int) -> None:
-    """Raise unless both are codes of `n_bits` bits, and neither is empty."""
-    if (
-        query_codes.ndim == database_codes.ndim == 2
-        and query_codes.shape[1] != (database_codes.shape[1])
-    ):
-        raise CodeLengthError(
-            got=query_codes.shape[1], expected=database_codes.shape[1], n_bits=n_bits
-        )
-    for name, codes in (("query", query_codes), ("database", database_codes)):
-        check_codes(codes, n_bits)
-        if not len(codes):
-            raise InputError(f"got no {name} codes; scores need at least one")
 
 
 def check_options(ties: str, map_at: Sequence[int]) -> None:

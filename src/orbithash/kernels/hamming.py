@@ -4,10 +4,10 @@ import numpy as np
 from jaxtyping import UInt8, UInt16, UInt64
 from numba import njit, prange
 
-from orbithash.kernels.popcount import as_words, block_distances
+from orbithash.kernels.popcount import as_words, block_distances, queries_per_task
 
 BLOCK = 16384  # images per pass; 128 kB of each word, so a block stays in the cache of its core
-TOGETHER = 16  # queries that share a pass over the database
+TOGETHER = 16  # queries that share a pass over the database, at most
 
 
 def hamming_distances(
@@ -19,7 +19,8 @@ def hamming_distances(
     array([[2, 2]], dtype=uint16)
     """
     distances = np.empty((len(left), len(right)), dtype=np.uint16)
-    fill_distances(as_words(left), as_words(right), distances)
+    together = queries_per_task(len(left), TOGETHER)
+    fill_distances(as_words(left), as_words(right), together, distances)
     return distances
 
 
@@ -35,11 +36,12 @@ def hamming_distances_reference(
 def fill_distances(
     queries: UInt64[np.ndarray, "words n"],
     database: UInt64[np.ndarray, "words m"],
+    together: int,
     distances: UInt16[np.ndarray, "n m"],
 ) -> None:
     n, m = distances.shape
-    for task in prange((n + TOGETHER - 1) // TOGETHER):
+    for task in prange((n + together - 1) // together):
         for start in range(0, m, BLOCK):
             stop = min(start + BLOCK, m)
-            for query in range(task * TOGETHER, min((task + 1) * TOGETHER, n)):
+            for query in range(task * together, min((task + 1) * together, n)):
                 block_distances(queries, query, database, start, stop, distances[query, start:stop])

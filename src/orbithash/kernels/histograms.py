@@ -8,11 +8,11 @@ from jaxtyping import Int32, Int64, UInt8, UInt64
 from numba import njit, prange
 
 from orbithash.kernels.hamming import hamming_distances_reference
-from orbithash.kernels.popcount import as_words, block_distances
+from orbithash.kernels.popcount import as_words, block_distances, queries_per_task
 
 BLOCK_WORDS = 65536  # that a task's queries go through in turn, while they are in the cache
 PART = 2048  # distances computed before they are counted
-TOGETHER = 16  # queries of one task
+TOGETHER = 16  # queries of one task, at most
 PAIRED_BITS = 127  # up to here the table of pairs is small enough for the cache
 
 
@@ -52,7 +52,8 @@ def graded_histograms(
     items = np.zeros((n_queries, n_bits + 1), dtype=np.int64)
     by_grade = np.zeros((n_queries, n_grades, n_bits + 1), dtype=np.int64)
     count = count_in_pairs if n_bits <= PAIRED_BITS else count_singly
-    count(queries, database, starts, grades, items, by_grade)
+    together = queries_per_task(n_queries, TOGETHER)
+    count(queries, database, starts, grades, together, items, by_grade)
     return items, by_grade
 
 
@@ -75,7 +76,7 @@ def graded_histograms_reference(
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def count_in_pairs(queries, database, starts, grades, items, by_grade):  # type: ignore[no-untyped-def]
+def count_in_pairs(queries, database, starts, grades, together, items, by_grade):  # type: ignore[no-untyped-def]
     """Count two neighbours with one increment, of a table of all pairs of distances.
 
     This halves the increments, and hardly ever are two in a row to the same place, which would
@@ -83,13 +84,13 @@ def count_in_pairs(queries, database, starts, grades, items, by_grade):  # type:
     """
     n_queries, n_distances = items.shape
     n, block = database.shape[1], max(PART, BLOCK_WORDS // database.shape[0])
-    for task in prange((n_queries + TOGETHER - 1) // TOGETHER):
+    for task in prange((n_queries + together - 1) // together):
         distances = np.empty(PART, dtype=np.uint8)
         pairs = distances.view(np.uint16)
         table = np.zeros(n_distances * 256, dtype=np.uint32)
         for start in range(0, n, block):
             stop = min(start + block, n)
-            for query in range(task * TOGETHER, min((task + 1) * TOGETHER, n_queries)):
+            for query in range(task * together, min((task + 1) * together, n_queries)):
                 for part in range(start, stop, PART):
                     end = min(part + PART, stop)
                     block_distances(queries, query, database, part, end, distances)
@@ -102,17 +103,17 @@ def count_in_pairs(queries, database, starts, grades, items, by_grade):  # type:
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def count_singly(queries, database, starts, grades, items, by_grade):  # type: ignore[no-untyped-def]
+def count_singly(queries, database, starts, grades, together, items, by_grade):  # type: ignore[no-untyped-def]
     """Count neighbours in turn in four histograms, so that equal ones need not wait."""
     n_queries, n_distances = items.shape
     n, block = database.shape[1], max(PART, BLOCK_WORDS // database.shape[0])
-    for task in prange((n_queries + TOGETHER - 1) // TOGETHER):
+    for task in prange((n_queries + together - 1) // together):
         distances = np.empty(PART, dtype=np.uint16)
         turns = np.zeros((4, n_distances), dtype=np.uint32)
         first, second, third, fourth = turns[0], turns[1], turns[2], turns[3]
         for start in range(0, n, block):
             stop = min(start + block, n)
-            for query in range(task * TOGETHER, min((task + 1) * TOGETHER, n_queries)):
+            for query in range(task * together, min((task + 1) * together, n_queries)):
                 for part in range(start, stop, PART):
                     end = min(part + PART, stop)
                     block_distances(queries, query, database, part, end, distances)

@@ -10,12 +10,12 @@ from jaxtyping import Int32, Int64, UInt8, UInt64
 from numba import njit, prange
 
 from orbithash.kernels.hamming import hamming_distances_reference
-from orbithash.kernels.popcount import as_words, block_distances
+from orbithash.kernels.popcount import as_words, block_distances, queries_per_task
 
 BLOCK = 16384  # images that a task's queries go through in turn, while they are in the cache
 PART = 256  # distances that are dismissed together
-TOGETHER = 16  # queries of one task, fewer where k is so large
-CANDIDATES = 1 << 21  # that a task has room for more candidates than these
+TOGETHER = 16  # queries of one task, at most
+CANDIDATES = 1 << 21  # that a task's queries have room for, so that a large k takes fewer at once
 
 
 def nearest(
@@ -43,7 +43,10 @@ def nearest_words(
     shape = (queries.shape[1], min(k, database.shape[1]))
     distances, positions = np.empty(shape, dtype=np.int32), np.empty(shape, dtype=np.int64)
     if shape[1] > 0:
-        find_nearest(queries, database, distances, positions)
+        # At most 2k candidates outlive a cleaning, so 2k more must come before the next.
+        capacity = min(4 * k, database.shape[1]) + PART
+        together = queries_per_task(len(distances), min(TOGETHER, CANDIDATES // capacity))
+        find_nearest(queries, database, capacity, together, distances, positions)
     return distances, positions
 
 
@@ -59,12 +62,9 @@ def nearest_reference(
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def find_nearest(queries, database, distances, positions):  # type: ignore[no-untyped-def]
+def find_nearest(queries, database, capacity, together, distances, positions):  # type: ignore[no-untyped-def]
     n_queries, k = distances.shape
     n, beyond = database.shape[1], 64 * database.shape[0] + 1
-    # At most 2k candidates outlive a cleaning, so 2k more must come before the next.
-    capacity = min(4 * k, n) + PART
-    together = max(1, min(TOGETHER, CANDIDATES // capacity))
     for task in prange((n_queries + together - 1) // together):
         first, last = task * together, min((task + 1) * together, n_queries)
         part_distances = np.empty(PART, dtype=np.uint16)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import UInt8, UInt64
-from numba import njit, types
+from numba import get_num_threads, njit, types
 from numba.extending import intrinsic
 
 WORD_BYTES = 8
@@ -26,6 +26,11 @@ def as_words(codes: UInt8[np.ndarray, "n bytes"]) -> UInt64[np.ndarray, "words n
     padded[:, :n_bytes] = codes
     # Which byte lands where in a word does not matter: popcount adds them all.
     return np.ascontiguousarray(padded.view(np.uint64).T)
+
+
+def queries_per_task(n_queries: int, most: int) -> int:
+    """How many queries go through the database together, so that each thread has some to do."""
+    return max(1, min(most, -(-n_queries // get_num_threads())))
 
 
 def emit_popcount(typing_context: Any, word: Any) -> Any:

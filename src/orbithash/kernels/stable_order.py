@@ -9,10 +9,10 @@ from jaxtyping import Bool, Float64, Int64, UInt8, UInt64
 from numba import njit, prange
 
 from orbithash.kernels.hamming import hamming_distances_reference
-from orbithash.kernels.popcount import block_distances
+from orbithash.kernels.popcount import block_distances, queries_per_task
 
 BLOCK = 16384
-TOGETHER = 8  # queries of one task
+TOGETHER = 8  # queries of one task, at most
 
 
 def stable_precision_sums(
@@ -40,6 +40,7 @@ def stable_precision_sums(
         items_before.copy(),
         relevant_before.copy(),
         cutoffs,
+        queries_per_task(len(answers), TOGETHER),
         sums,
         found,
     )
@@ -63,15 +64,15 @@ def stable_precision_sums_reference(
 
 @njit(cache=True, parallel=True, nogil=True)
 def add_precisions(  # type: ignore[no-untyped-def]
-    queries, database, group, answers, ranks, relevant_ranks, cutoffs, sums, found
+    queries, database, group, answers, ranks, relevant_ranks, cutoffs, together, sums, found
 ):
     """`ranks` and `relevant_ranks` start as what is nearer and go up as items are seen."""
     n_queries, n = len(answers), database.shape[1]
-    for task in prange((n_queries + TOGETHER - 1) // TOGETHER):
+    for task in prange((n_queries + together - 1) // together):
         distances = np.empty(BLOCK, dtype=np.uint16)
         for start in range(0, n, BLOCK):
             stop = min(start + BLOCK, n)
-            for query in range(task * TOGETHER, min((task + 1) * TOGETHER, n_queries)):
+            for query in range(task * together, min((task + 1) * together, n_queries)):
                 block_distances(queries, query, database, start, stop, distances)
                 for i in range(stop - start):
                     distance = distances[i]

@@ -7,6 +7,8 @@ Järvelin and Kekäläinen, "Cumulated gain-based evaluation of IR techniques", 
 of Burges et al., "Learning to rank using gradient descent", 2005.
 """
 
+from functools import lru_cache
+
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -38,6 +40,7 @@ def expected_ndcg(
     return np.where(ideal > 0, gained / np.where(ideal > 0, ideal, 1), np.nan)
 
 
+@lru_cache(maxsize=1)  # the same for every chunk of queries
 def discount_sums(n_ranks: int) -> Float[np.ndarray, " ranks_and_none"]:
     """Sum of the discounts of the first 0, 1, … `n_ranks` ranks."""
     return np.concatenate([[0.0], np.cumsum(1 / np.log2(np.arange(2, n_ranks + 2)))])
