@@ -20,12 +20,11 @@ def as_words(codes: UInt8[np.ndarray, "n bytes"]) -> UInt64[np.ndarray, "words n
     >>> as_words(np.array([[1, 2], [0, 3]], dtype=np.uint8))
     array([[513, 768]], dtype=uint64)
     """
-    n, n_bytes = codes.shape
-    n_words = -(-n_bytes // WORD_BYTES)
-    padded = np.zeros((n, n_words * WORD_BYTES), dtype=np.uint8)
-    padded[:, :n_bytes] = codes
+    padding = -codes.shape[1] % WORD_BYTES
+    # Without padding, codes of one word are not even copied.
+    whole = np.pad(codes, ((0, 0), (0, padding))) if padding else np.ascontiguousarray(codes)
     # Which byte lands where in a word does not matter: popcount adds them all.
-    return np.ascontiguousarray(padded.view(np.uint64).T)
+    return np.ascontiguousarray(whole.view(np.uint64).T)
 
 
 def queries_per_task(n_queries: int, most: int) -> int:
