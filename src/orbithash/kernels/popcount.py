@@ -44,7 +44,7 @@ def emit_popcount(typing_context: Any, word: Any) -> Any:
 popcount: Any = intrinsic(emit_popcount)
 
 
-@njit(inline="always")  # inlined, so that the type of `out` is known to the vectoriser
+@njit(cache=True, nogil=True)
 def block_distances(queries, query, database, start, stop, out):  # type: ignore[no-untyped-def]
     """Distances of one query to the images `start` to `stop`, into the beginning of `out`."""
     # Slices first: indices that numba knows to be positive load as vectors, others as gathers.
