@@ -134,10 +134,16 @@ def count_singly(queries, database, starts, grades, together, items, by_grade): 
                 turns[:] = 0
 
 
-@njit(inline="always")
+@njit(cache=True, nogil=True)
 def count_answers(distances, part, end, starts, grades, by_grade):  # type: ignore[no-untyped-def]
     """Add the images `part` to `end` to the histogram of their group's grade."""
-    group = np.searchsorted(starts, part, side="right") - 1
+    group, beyond = 0, grades.size
+    while beyond - group > 1:  # bisect for the group of the first image
+        middle = (group + beyond) // 2
+        if starts[middle] <= part:
+            group = middle
+        else:
+            beyond = middle
     while group < grades.size and starts[group] < end:
         grade = grades[group]
         if grade > 0:
@@ -147,7 +153,7 @@ def count_answers(distances, part, end, starts, grades, by_grade):  # type: igno
         group += 1
 
 
-@njit(inline="always")
+@njit(cache=True, nogil=True)
 def empty_pairs(table, items):  # type: ignore[no-untyped-def]
     """Add both sides of every counted pair to `items` and set the table back to 0."""
     n_distances = items.size
