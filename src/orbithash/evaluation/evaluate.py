@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int32, Int64, UInt64
+from numpy.typing import ArrayLike
 
 from orbithash.codes import check_codes
 from orbithash.errors import InputError
@@ -41,10 +42,10 @@ CHUNK = 1 << 21  # numbers that a chunk of queries may need; its size changes no
 
 
 def evaluate_codes(
-    query_codes: np.ndarray,
-    database_codes: np.ndarray,
-    query_labels: np.ndarray,
-    database_labels: np.ndarray,
+    query_codes: ArrayLike,
+    database_codes: ArrayLike,
+    query_labels: ArrayLike,
+    database_labels: ArrayLike,
     *,
     n_bits: int,
     ties: str = "expected",
@@ -66,12 +67,13 @@ def evaluate_codes(
     >>> scores.map, scores.map_bounds
     (0.75, (0.5, 1.0))
     """
+    query_codes, database_codes = np.asarray(query_codes), np.asarray(database_codes)
     for name, codes in (("query", query_codes), ("database", database_codes)):
         check_codes(codes, n_bits)
         if not len(codes):
             raise InputError(f"got no {name} codes; scores need at least one")
-    query_labels = check_labels(query_labels, len(query_codes), "query")
-    database_labels = check_labels(database_labels, len(database_codes), "database")
+    query_labels = check_labels(np.asarray(query_labels), len(query_codes), "query")
+    database_labels = check_labels(np.asarray(database_labels), len(database_codes), "database")
     check_same_kind(query_labels, database_labels)
     check_options(ties, map_at)
 
