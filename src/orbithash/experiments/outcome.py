@@ -41,14 +41,12 @@ class Outcome:
         lowest, highest = np.mean([scores.map_bounds for scores in self.runs], axis=0)
         return float(lowest), float(highest)
 
-    def precision_recall(
-        self,
-    ) -> tuple[Float[np.ndarray, " radii"], Float[np.ndarray, " radii"]]:
-        """Mean precision and recall by radius, from the first radius at which all runs find any."""
+    def recall_precision(self) -> tuple[Float[np.ndarray, " radii"], Float[np.ndarray, " radii"]]:
+        """Mean recall and precision by radius, from the first at which every run finds images."""
         precision = np.mean([scores.precision_recall.precision for scores in self.runs], axis=0)
         recall = np.mean([scores.precision_recall.recall for scores in self.runs], axis=0)
         found = ~np.isnan(precision)
-        return precision[found], recall[found]
+        return recall[found], precision[found]
 
     def precision_at(self) -> tuple[Int64[np.ndarray, " n"], Float[np.ndarray, " n"]]:
         """The numbers of images returned, and the mean precision among so many."""
