@@ -77,9 +77,7 @@ def render_report(comparison: Comparison, *, seconds: float) -> str:
 
 def verdict(comparison: Comparison, n_bits: int) -> str:
     """The two best methods in a sentence that claims no more than the runs show."""
-    ranked = sorted(
-        (o for o in comparison.outcomes if o.n_bits == n_bits), key=lambda o: -o.map
-    )
+    ranked = sorted((o for o in comparison.outcomes if o.n_bits == n_bits), key=lambda o: -o.map)
     best = f"At {n_bits} bits {ranked[0].method} scores highest, {ranked[0].map:.3f}"
     if len(ranked) == 1:
         return f"{best}."
