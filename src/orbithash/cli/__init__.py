@@ -21,10 +21,11 @@ app.command("demo")(demo)
 app.command("list")(list_registries)
 
 
-def print_version(wanted: bool) -> None:
+def print_version(wanted: bool) -> bool:
     if wanted:
         print(f"orbithash {__version__}")
         raise typer.Exit
+    return wanted
 
 
 @app.callback()

@@ -77,9 +77,7 @@ def render_report(comparison: Comparison, *, seconds: float) -> str:
 
 def verdict(comparison: Comparison, n_bits: int) -> str:
     """The two best methods in a sentence that claims no more than the runs show."""
-    ranked = sorted(
-        (o for o in comparison.outcomes if o.n_bits == n_bits), key=lambda o: -o.map
-    )
+    ranked = sorted((o for o in comparison.outcomes if o.n_bits == n_bits), key=lambda o: -o.map)
     best = f"At {n_bits} bits {ranked[0].method} scores highest, {ranked[0].map:.3f}"
     if len(ranked) == 1:
         return f"{best}."
@@ -147,16 +145,15 @@ def rows(comparison: Comparison, outcome: Outcome, queries: Sequence[int]) -> li
     dataset, neighbours = comparison.dataset, outcome.neighbours
     related = related_found(comparison, outcome)
 
-    def label(image: int) -> str:
-        return dataset.classes[dataset.labels[image]]
-
+    shown = [thumbnail(image) for image in dataset.images]
+    names = [dataset.classes[label] for label in dataset.labels]
     return [
         Row(
-            source=thumbnail(dataset.images[dataset.split.query[query]]),
-            label=label(dataset.split.query[query]),
+            source=shown[dataset.split.query[query]],
+            label=names[dataset.split.query[query]],
             found=tuple(
-                Thumbnail(thumbnail(dataset.images[image]), label(image), bool(is_related), int(d))
-                for image, is_related, d in zip(
+                Thumbnail(shown[image], names[image], bool(is_related), int(distance))
+                for image, is_related, distance in zip(
                     neighbours.ids[query], related[query], neighbours.distances[query], strict=True
                 )
             ),
