@@ -12,4 +12,4 @@ checked = [
     for module in pkgutil.iter_modules(orbithash.__path__)
     if module.name != "kernels"
 ]
-install_import_hook(checked, "beartype.beartype")
+install_import_hook(checked, "shape_checks.check")

@@ -1,0 +1,334 @@
+import itertools
+from functools import partial
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from literal_loss import literal_loss
+from orbithash.errors import InputError
+from orbithash.losses import LOSSES, OrderAwareTripletLoss, swaps, triplet_sums
+from orbithash.losses import distances as loss_distances
+
+PATHS = ["compiled", "plain"]
+REDUCTIONS = ["sum", "mean", "active", "weight", "anchor"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("many_labels", [False, True])
+@pytest.mark.parametrize("ties", ["distance", "index"])
+@pytest.mark.parametrize("weighting", ["ap", "ndcg", "none"])
+@pytest.mark.parametrize("gamma", [1, 2, 3])
+def test_loss_and_gradient_equal_the_literal_triple_loop(
+    take_path, gamma, weighting, ties, many_labels, path
+):
+    take_path(path)
+    embeddings, labels = batch(9, 5, many_labels=many_labels)
+    assert_same_loss_and_gradient(
+        embeddings,
+        labels,
+        margin=1.0,
+        gamma=gamma,
+        weighting=weighting,
+        ties=ties,
+        reduction="sum",
+    )
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("weighting", ["ap", "ndcg", "none"])
+def test_each_reduction_divides_by_what_it_says(take_path, weighting, reduction, path):
+    take_path(path)
+    embeddings, labels = batch(8, 5, many_labels=True)
+    assert_same_loss_and_gradient(
+        embeddings,
+        labels,
+        margin=1.0,
+        gamma=2.0,
+        weighting=weighting,
+        ties="distance",
+        reduction=reduction,
+    )
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("many_labels", [False, True])
+@pytest.mark.parametrize("weighting", ["ap", "ndcg", "none"])
+def test_memory_extends_the_lists_and_repeats_no_anchor(take_path, weighting, many_labels, path):
+    take_path(path)
+    embeddings, labels = batch(6, 5, many_labels=many_labels)
+    further, further_labels = batch(5, 5, many_labels=many_labels, seed=1)
+    memory = torch.cat([embeddings.detach()[2:5], further])
+    memory_labels = torch.cat([labels[2:5], further_labels])
+    assert_same_loss_and_gradient(
+        embeddings,
+        labels,
+        memory=memory,
+        memory_labels=memory_labels,
+        margin=1.0,
+        gamma=2,
+        weighting=weighting,
+        ties="distance",
+        reduction="weight",
+    )
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("weighting", ["ap", "ndcg", "none"])
+def test_only_the_given_triplets_count_with_weights_from_full_lists(take_path, weighting, path):
+    take_path(path)
+    embeddings, labels = batch(8, 5)
+    same = labels[:, None] == labels[None, :]
+    triplets = [
+        (i, j, k)
+        for i, j, k in itertools.product(range(8), repeat=3)
+        if i != j and same[i, j] and not same[i, k] and (i + j + k) % 3 == 0
+    ]
+    chosen = tuple(torch.tensor(part) for part in zip(*triplets, strict=True))
+    for reduction in REDUCTIONS:
+        options = {"margin": 1.0, "gamma": 2.0, "weighting": weighting, "reduction": reduction}
+        loss = OrderAwareTripletLoss(**options)
+        ours = value_and_gradient(partial(loss, labels=labels, indices_tuple=chosen), embeddings)
+        literal = partial(literal_loss, labels=labels, only=set(triplets), ties="distance")
+        theirs = value_and_gradient(partial(literal, **options), embeddings)
+        assert_close(ours, theirs, rtol=0, atol=1e-10)
+
+
+def test_all_triplets_given_one_by_one_are_all_triplets():
+    embeddings, labels = batch(8, 5)
+    memory, memory_labels = batch(7, 5, seed=1)
+    related = labels[:, None] == memory_labels[None, :]
+    chosen = torch.nonzero(related[:, :, None] & ~related[:, None, :], as_tuple=True)
+    loss = OrderAwareTripletLoss(margin=1.0, weighting="none", reduction="sum")
+    by_memory_alone = literal_loss(
+        embeddings,
+        labels,
+        memory=memory,
+        memory_labels=memory_labels,
+        only={(i, 8 + j, 8 + k) for i, j, k in zip(*(t.tolist() for t in chosen), strict=True)},
+        margin=1.0,
+        gamma=2,
+        weighting="none",
+        ties="distance",
+        reduction="sum",
+    )
+    assert_close(loss(embeddings, labels, chosen, memory, memory_labels), by_memory_alone)
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("weighting", ["ap", "ndcg", "none"])
+@pytest.mark.parametrize("gamma", [1.0, 1.5, 2.0, 3.0, 4.0])
+def test_gradcheck_passes_for_batch_and_memory(take_path, gamma, weighting, path):
+    take_path(path)
+    embeddings, labels = batch(7, 4)
+    memory, memory_labels = batch(5, 4, seed=1)
+    # Away from a bit's threshold and from the hinge's corner, where there is no derivative.
+    loss = OrderAwareTripletLoss(margin=0.7, gamma=gamma, weighting=weighting, reduction="sum")
+    torch.autograd.gradcheck(
+        lambda e, m: loss(e, labels, ref_emb=m, ref_labels=memory_labels),
+        (embeddings, memory.requires_grad_()),
+    )
+
+
+def test_compiled_and_plain_paths_agree_in_float32(take_path):
+    embeddings, labels = batch(200, 32, classes=7, dtype=torch.float32)
+    for weighting in ("ap", "ndcg", "none"):
+        loss = OrderAwareTripletLoss(weighting=weighting)
+        results = []
+        for path in PATHS:
+            take_path(path)
+            results.append(value_and_gradient(lambda e, loss=loss: loss(e, labels), embeddings))
+        assert_close(*results, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_shuffling_the_batch_changes_nothing(reduction):
+    embeddings, labels = batch(60, 8, classes=5)
+    loss = OrderAwareTripletLoss(ties="distance", reduction=reduction)
+    order = torch.randperm(60, generator=torch.Generator().manual_seed(0))
+    value, gradient = value_and_gradient(lambda e: loss(e, labels), embeddings)
+    shuffled = value_and_gradient(lambda e: loss(e, labels[order]), embeddings.detach()[order])
+    assert_close(shuffled, (value, gradient[order]), rtol=1e-12, atol=1e-12)
+
+
+def test_random_ties_follow_torchs_seed_and_differ_between_calls():
+    embeddings, labels = batch(40, 4, classes=4)
+    loss = OrderAwareTripletLoss(ties="random", reduction="sum")
+    torch.manual_seed(0)
+    first, second = loss(embeddings, labels), loss(embeddings, labels)
+    torch.manual_seed(0)
+    assert loss(embeddings, labels) == first
+    assert first != second
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize(
+    ("embeddings", "labels"),
+    [
+        (torch.rand(6, 8), torch.zeros(6, dtype=torch.int64)),
+        (torch.rand(6, 8), torch.arange(6)),
+        (torch.rand(1, 8), torch.zeros(1, dtype=torch.int64)),
+        (torch.rand(0, 8), torch.zeros(0, dtype=torch.int64)),
+        (torch.rand(6, 8), torch.zeros(6, 3)),
+    ],
+    ids=["one class", "all different", "one image", "no image", "no labels at all"],
+)
+def test_a_batch_without_triplets_gives_zero_and_a_zero_gradient(
+    take_path, embeddings, labels, name, path
+):
+    take_path(path)
+    value, gradient = value_and_gradient(lambda e: LOSSES[name]()(e, labels), embeddings)
+    assert value == 0
+    assert (gradient == 0).all()
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("weighting", ["ap", "ndcg", "none"])
+def test_identical_embeddings_give_a_finite_loss(take_path, weighting, path):
+    take_path(path)
+    embeddings, labels = torch.full((6, 8), 0.3), torch.tensor([0, 0, 1, 1, 2, 2])
+    loss = OrderAwareTripletLoss(margin=2.0, weighting=weighting, reduction="weight")
+    value, gradient = value_and_gradient(lambda e: loss(e, labels), embeddings)
+    assert_close(value, torch.tensor(4.0))  # every hinge is the margin
+    assert_close(gradient, torch.zeros_like(gradient), rtol=0, atol=1e-5)
+
+
+def test_weights_are_those_of_the_example_in_the_documentation():
+    """Relevance by rank 0 1 0 1: swapping the first two takes AP from 0.5 to 0.75."""
+    hamming = torch.tensor([[1, 2, 3, 4]], dtype=torch.int16)
+    grades = torch.tensor([[0, 1, 0, 1]], dtype=torch.int16)
+    places = swaps.places_in_lists(hamming, grades, None, torch.float64)
+    anchor, second, first = torch.tensor(0), torch.tensor(1), torch.tensor(0)
+    weight = swaps.swap_weights(places.take(anchor, second), places.take(anchor, first), "ap")
+    assert_close(weight.item(), 0.25)
+
+
+def test_half_precision_embeddings_are_ranked_in_float32():
+    embeddings, labels = batch(20, 16, dtype=torch.bfloat16)
+    loss = OrderAwareTripletLoss()
+    value, gradient = value_and_gradient(lambda e: loss(e, labels), embeddings)
+    assert gradient.dtype == torch.bfloat16
+    assert_close(value, loss(embeddings.detach().float(), labels))
+
+
+def test_margin_defaults_to_an_eighth_of_the_bits():
+    embeddings, labels = batch(12, 16)
+    assert_close(
+        OrderAwareTripletLoss()(embeddings, labels),
+        OrderAwareTripletLoss(margin=2.0)(embeddings, labels),
+    )
+
+
+@pytest.mark.parametrize(
+    ("embeddings", "labels", "says"),
+    [
+        (torch.rand(4, 8), torch.arange(3), "got 3 labels for 4 embeddings"),
+        (torch.rand(4, 8), torch.rand(4), "must be integers"),
+        (torch.rand(4, 8), torch.full((4, 2), 2), "must be 0 or 1"),
+        (torch.rand(4, 8), torch.zeros(4, 2, 2), r"\(images,\) or \(images, classes\)"),
+        (torch.rand(4), torch.arange(4), r"shape \(images, bits\); got \(4,\)"),
+        (torch.rand(4, 8) + 0.5, torch.arange(4), r"must lie in \[0, 1\].*sigmoid"),
+        (-torch.rand(4, 8), torch.arange(4), r"must lie in \[0, 1\]"),
+        (torch.tensor([[0.1, float("nan")], [0.2, 0.3]]), torch.arange(2), "NaN in 1 of 2 rows"),
+        (torch.tensor([[0.1, float("inf")], [0.2, 0.3]]), torch.arange(2), "from 0.1 to inf"),
+    ],
+)
+def test_unusable_batches_are_refused_with_a_reason(embeddings, labels, says):
+    with pytest.raises(InputError, match=says):
+        OrderAwareTripletLoss()(embeddings, labels)
+
+
+@pytest.mark.parametrize(
+    ("memory", "memory_labels", "says"),
+    [
+        (torch.rand(3, 8), None, "needs both ref_emb and ref_labels; got only ref_emb"),
+        (None, torch.arange(3), "got only ref_labels"),
+        (torch.rand(3, 9), torch.arange(3), "9 bits and the batch 8"),
+        (torch.rand(3, 8), torch.arange(2), "got 2 ref_labels for 3 embeddings"),
+        (torch.rand(3, 8), torch.zeros(3, 4), "both must be integers, or tables"),
+        (torch.rand(3, 8) - 1, torch.arange(3), "ref_emb must lie in"),
+    ],
+)
+def test_an_unusable_memory_is_refused_with_a_reason(memory, memory_labels, says):
+    with pytest.raises(InputError, match=says):
+        OrderAwareTripletLoss()(
+            torch.rand(4, 8), torch.arange(4), ref_emb=memory, ref_labels=memory_labels
+        )
+
+
+@pytest.mark.parametrize(
+    ("triplets", "says"),
+    [
+        ((torch.tensor([0]), torch.tensor([1])), "use a miner of triplets"),
+        ((torch.tensor([0]), torch.tensor([1, 2]), torch.tensor([3])), "same length"),
+        ((torch.tensor([0]), torch.tensor([1]), torch.tensor([4])), "from 0 to 3; got 4 to 4"),
+        ((torch.tensor([0]), torch.tensor([2]), torch.tensor([1])), "not .anchor, related"),
+        ((torch.tensor([0]), torch.tensor([0]), torch.tensor([2])), "not .anchor, related"),
+    ],
+)
+def test_what_are_no_triplets_is_refused_with_a_reason(triplets, says):
+    with pytest.raises(InputError, match=says):
+        OrderAwareTripletLoss()(torch.rand(4, 8), torch.tensor([0, 0, 1, 1]), triplets)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"ties": "stable"}, "ties must be one of distance, index, random; got 'stable'"),
+        ({"weighting": "map"}, "weighting must be one of ap, ndcg, none"),
+        ({"reduction": "average"}, "reduction must be one of sum, mean"),
+        ({"gamma": 0.5}, "gamma must be a number from 1 on"),
+        ({"gamma": float("nan")}, "gamma must be a number from 1 on"),
+        ({"margin": -1.0}, "margin must be a number of bits"),
+    ],
+)
+def test_unknown_options_are_refused_with_the_known_ones(options, says):
+    with pytest.raises(InputError, match=says):
+        OrderAwareTripletLoss(**options)
+
+
+@pytest.fixture
+def take_path(monkeypatch):
+    """Send the loss through the compiled kernels or through plain tensor operations."""
+
+    def take(path):
+        monkeypatch.undo()
+        if path == "plain":
+            for module in (triplet_sums, loss_distances):
+                monkeypatch.setattr(module, "compiled_for", lambda device: False)
+
+    return take
+
+
+def batch(n, bits, *, classes=3, many_labels=False, seed=0, dtype=torch.float64):
+    """Random embeddings; the first image has no positive, the last no negative if it can be."""
+    generator = torch.Generator().manual_seed(seed)
+    embeddings = torch.rand(n, bits, generator=generator, dtype=torch.float64).to(dtype)
+    if many_labels:
+        labels = (torch.rand(n, classes, generator=generator) < 0.4).long()
+        labels[0], labels[-1] = 0, 1
+    else:
+        labels = torch.randint(classes, (n,), generator=generator)
+        labels[0] = classes + seed
+    return embeddings.requires_grad_(), labels
+
+
+def value_and_gradient(function, embeddings):
+    leaf = embeddings.detach().clone().requires_grad_()
+    value = function(leaf)
+    (gradient,) = torch.autograd.grad(value, leaf)
+    return value.detach(), gradient
+
+
+def assert_same_loss_and_gradient(embeddings, labels, memory=None, memory_labels=None, **options):
+    loss = OrderAwareTripletLoss(**options)
+    ours = value_and_gradient(
+        lambda e: loss(e, labels, ref_emb=memory, ref_labels=memory_labels), embeddings
+    )
+    theirs = value_and_gradient(
+        lambda e: literal_loss(e, labels, memory=memory, memory_labels=memory_labels, **options),
+        embeddings,
+    )
+    assert_close(ours, theirs, rtol=0, atol=1e-10)
