@@ -28,4 +28,5 @@ class SmallCNN(nn.Module):
     def forward(
         self, images: Float[Tensor, "n channels height width"]
     ) -> Float[Tensor, "n {self.n_features}"]:
-        return self.layers(images)
+        features: Tensor = self.layers(images)
+        return features
