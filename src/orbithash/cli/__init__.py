@@ -16,15 +16,18 @@ from orbithash.errors import HashingError
 # Typer brings its own copy of click from some version on; this finds the class in either.
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
-app = typer.Typer(name="orbithash", no_args_is_help=True, add_completion=False)
+app = typer.Typer(
+    name="orbithash", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+)
 app.command("demo")(demo)
 app.command("list")(list_registries)
 
 
-def print_version(wanted: bool) -> None:
+def print_version(wanted: bool) -> bool:
     if wanted:
         print(f"orbithash {__version__}")
         raise typer.Exit
+    return wanted
 
 
 @app.callback()
