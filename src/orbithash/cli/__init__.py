@@ -50,8 +50,9 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code."""
     try:
-        # A command returns nothing; an early exit, as after --version, comes back as its code.
-        return app(arguments, prog_name="orbithash", standalone_mode=False) or 0
+        # A command returns nothing; an early exit, as after --version or Ctrl-C, gives its code.
+        code = app(arguments, prog_name="orbithash", standalone_mode=False) or 0
+        return 1 if code else 0
     except UsageError as error:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "orbithash"
