@@ -19,6 +19,7 @@ import numpy as np
 from numba import njit, prange
 
 from orbithash.kernels.rank_lists import rank_list
+from orbithash.kernels.threads import threads_for
 
 FAST = {"reassoc", "contract", "nsz", "nnan", "ninf"}  # lets the sums over negatives vectorise
 
@@ -63,10 +64,11 @@ def triplet_terms(
     keys = (distances if tie_keys is None else tie_keys).view(integer)
     key_bits = 0 if tie_keys is None else 8 * distances.itemsize
     lists = (distances, hamming, grades, keys, key_bits)
-    if weighting == "ndcg":
-        _graded_anchors(*lists, number(margin), number(gamma), *terms)
-    else:
-        _binary_anchors(*lists, number(margin), number(gamma), weighting == "ap", *terms)
+    with threads_for(distances.size):
+        if weighting == "ndcg":
+            _graded_anchors(*lists, number(margin), number(gamma), *terms)
+        else:
+            _binary_anchors(*lists, number(margin), number(gamma), weighting == "ap", *terms)
     return terms
 
 

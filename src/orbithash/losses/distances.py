@@ -38,9 +38,8 @@ class _SquaredDistances(torch.autograd.Function):
     def forward(ctx: Any, rows: Tensor, columns: Tensor) -> Tensor:
         ctx.save_for_backward(rows, columns)
         if compiled_for(rows.device):
-            by_bit = columns.detach().T.contiguous().numpy()
             return torch.from_numpy(
-                compiled.squared_distances(rows.detach().contiguous().numpy(), by_bit)
+                compiled.squared_distances(rows.detach().numpy(), columns.detach().numpy())
             )
         return plain_squared_distances(rows, columns)
 
