@@ -4,7 +4,12 @@ import logging
 import numpy as np
 
 from orbithash.hashers import MinimalLossHashing
-from orbithash.hashers.minimal_loss import bound_gradient, costliest_codes, hinge_costs
+from orbithash.hashers.minimal_loss import (
+    bound_gradient,
+    costliest_codes,
+    half_whitening,
+    hinge_costs,
+)
 
 
 def test_costliest_codes_equal_a_search_over_all_pairs_of_codes():
@@ -54,6 +59,17 @@ def test_gradient_is_the_slope_of_the_bound():
     np.testing.assert_allclose(
         bound(W + step) - bound(W - step), 2 * (gradient * step).sum(), rtol=1e-4
     )
+
+
+def test_half_whitening_takes_the_root_of_the_spread_and_makes_rows_of_length_one():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((5000, 3)) * [100, 25, 9]
+    X -= X.mean(axis=0)
+    whitened = X @ half_whitening(X)
+    np.testing.assert_allclose((whitened**2).sum(axis=1).mean(), 1)
+    spread = whitened.std(axis=0)
+    np.testing.assert_allclose(spread / spread[0], [1, 0.5, 0.3], rtol=0.1)
+    assert half_whitening(X[:2]).shape == (3, 2)  # fewer rows than features
 
 
 def test_learning_separates_classes_that_random_hyperplanes_do_not():

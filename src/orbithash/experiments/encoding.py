@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from jaxtyping import UInt8
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from orbithash.codes import binarize, pack
 from orbithash.data import ClassBalancedBatches, LabelledImages

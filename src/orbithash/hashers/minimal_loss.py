@@ -14,6 +14,7 @@ from orbithash.hashers.labels import dissimilar_pairs, memberships, similar_pair
 logger = logging.getLogger("orbithash")
 
 MOMENTUM = 0.9
+WEAKEST = 0.02  # components of less spread, relative to the first, are not raised further
 STEPS_PER_DRAW = 100  # pairs are drawn for so many steps at once
 
 
@@ -23,7 +24,8 @@ class MinimalLossHashing(SupervisedHasher):
     A similar pair costs its Hamming distance beyond `radius` (given as a share of the bits), a
     dissimilar one what it lacks, times `dissimilar_weight`. The cost of codes has no gradient;
     what is lowered by stochastic steps, over pairs of which half are similar, is an upper bound:
-    how much better the costliest likely pair of codes is than the codes themselves.
+    how much better the costliest likely pair of codes is than the codes themselves. The steps are
+    taken in half-whitened principal components; the hash functions stay linear in the features.
 
     Norouzi and Fleet, "Minimal Loss Hashing for Compact Binary Codes", ICML 2011.
 
@@ -41,7 +43,7 @@ class MinimalLossHashing(SupervisedHasher):
         n_steps: int = 4000,
         batch_size: int = 100,
         learning_rate: float = 30.0,
-        weight_decay: float = 2e-5,
+        weight_decay: float = 4e-5,
         normalize: bool = True,
         random_state: Any = None,
     ) -> None:
@@ -57,14 +59,11 @@ class MinimalLossHashing(SupervisedHasher):
         members = memberships(X, y)
         rng = check_random_state(self.random_state)
         self.mean_ = X.mean(axis=0)
-        X = X - self.mean_
-        # Vectors of length 1 on average, so that one learning rate suits all features.
-        length = max(np.sqrt((X**2).sum(axis=1).mean()), np.finfo(X.dtype).tiny)
-        X /= length
+        T = half_whitening(X - self.mean_)
+        X = (X - self.mean_) @ T
         W = rng.standard_normal((X.shape[1], self.n_bits)).astype(X.dtype)
         W /= np.linalg.norm(W, axis=0)
-        W = self._descend(X, members, W, rng)
-        self.hyperplanes_ = W / length
+        self.hyperplanes_ = T @ self._descend(X, members, W, rng)
         return self
 
     def project(self, X: Any) -> Float[np.ndarray, "n bits"]:
@@ -92,6 +91,21 @@ class MinimalLossHashing(SupervisedHasher):
             velocity = MOMENTUM * velocity - rate * gradient
             W = W + velocity
         return W
+
+
+def half_whitening(centred: Float[np.ndarray, "n features"]) -> Float[np.ndarray, "features d"]:
+    """The matrix that gives the principal components' spread its square root.
+
+    Steps then do not go into the few strongest components alone. Rows have length 1 on average
+    afterwards, so that one learning rate suits all features.
+    """
+    _, spread, axes = np.linalg.svd(np.linalg.qr(centred, mode="r"), full_matrices=False)
+    tiny = np.finfo(centred.dtype).tiny
+    relative = spread / max(spread[0], tiny)
+    scales = (relative + WEAKEST) ** -0.5
+    length = np.linalg.norm(spread * scales) / np.sqrt(len(centred))
+    matrix: np.ndarray = axes.T * (scales / max(length, tiny))
+    return matrix
 
 
 def draw_batches(
