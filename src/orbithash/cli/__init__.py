@@ -1,0 +1,65 @@
+"""The `orbithash` command: one file per verb, each a thin call into the library.
+
+Exit codes: 0 done, 2 wrong usage or input (one line on stderr), 1 anything else.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from orbithash import __version__
+from orbithash.cli.demo import demo
+from orbithash.cli.list import list_registries
+from orbithash.errors import HashingError
+
+# Typer brings its own copy of click from some version on; this finds the class in either.
+UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+
+app = typer.Typer(name="orbithash", no_args_is_help=True, add_completion=False)
+app.command("demo")(demo)
+app.command("list")(list_registries)
+
+
+def print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"orbithash {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def orbithash(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=print_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Learn compact binary codes from labels and search images by Hamming distance.
+
+    New here? Start with: orbithash demo
+    """
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit code."""
+    try:
+        # A command returns nothing; an early exit, as after --version, comes back as its code.
+        return app(arguments, prog_name="orbithash", standalone_mode=False) or 0
+    except UsageError as error:
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "orbithash"
+        message = error.format_message()  # type: ignore[attr-defined]
+        if not message:  # no command at all: the help has been shown instead
+            return 2
+        print(f"{command}: {message} (try: {command} --help)", file=sys.stderr)
+        return 2
+    except HashingError as error:
+        print(f"orbithash: {error}", file=sys.stderr)
+        return 2
+    except (KeyboardInterrupt, typer.Abort):
+        print("orbithash: interrupted", file=sys.stderr)
+        return 1

@@ -1,0 +1,41 @@
+"""`orbithash list`: what there is to choose from."""
+
+import inspect
+from collections.abc import Mapping
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+
+def list_registries() -> None:
+    """List the methods, backbones, datasets and search engines, each with one line about it."""
+    from orbithash.data import DATASETS  # --help must not wait for torch
+    from orbithash.hashers import HASHERS
+    from orbithash.index import ENGINES
+    from orbithash.losses import LOSSES
+    from orbithash.networks import BACKBONES
+
+    console = Console()
+    for title, registry in {
+        "Methods that train a network (losses)": LOSSES,
+        "Methods that are fitted to features (hashers)": HASHERS,
+        "Backbones": BACKBONES,
+        "Datasets": DATASETS,
+        "Search engines": ENGINES,
+    }.items():
+        console.print(as_table(title, registry))
+
+
+def as_table(title: str, registry: Mapping[str, object]) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE)
+    table.add_column("name", style="cyan", no_wrap=True)
+    table.add_column("what it is")
+    for name, entry in registry.items():
+        table.add_row(name, first_line(entry))
+    return table
+
+
+def first_line(entry: object) -> str:
+    """The line that opens the docstring of a class or function."""
+    return (inspect.getdoc(entry) or "").partition("\n")[0]

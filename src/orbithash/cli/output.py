@@ -1,0 +1,55 @@
+"""What `--out` promises: nothing is overwritten unasked, and nothing half-written is left there."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Set
+from contextlib import contextmanager
+from pathlib import Path
+
+from orbithash.errors import InputError
+
+
+@contextmanager
+def whole_folder(out: Path, *, contents: Set[str], force: bool) -> Iterator[Path]:
+    """A folder to write into that takes the name `out` only when the block ends well.
+
+    An existing folder is replaced only with `force`, and only if it holds nothing but `contents`,
+    the names that the command itself writes: a mistyped `--out` must not cost anybody their files.
+    """
+    out = out.absolute()
+    check_replaceable(out, contents=contents, force=force)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        # A sibling, so that the last step is a rename within one file system.
+        workplace = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+    except OSError as error:
+        raise InputError(f"cannot write {out}: {error.strerror}; give --out another name") from None
+    try:
+        new, old = workplace / "new", workplace / "old"
+        new.mkdir()
+        yield new
+        if out.exists():
+            out.rename(old)
+        try:
+            new.rename(out)
+        except OSError:
+            if old.exists():
+                old.rename(out)
+            raise
+    finally:
+        shutil.rmtree(workplace, ignore_errors=True)
+
+
+def check_replaceable(out: Path, *, contents: Set[str], force: bool) -> None:
+    if out.is_symlink() or (out.exists() and not out.is_dir()):
+        raise InputError(f"{out} is not a folder; give --out another name")
+    if not out.exists():
+        return
+    present = {path.name for path in out.iterdir()}
+    if present and not force:
+        raise InputError(f"{out} exists; add --force to replace it, or give --out another name")
+    if foreign := sorted(present - contents):
+        raise InputError(
+            f"{out} holds {foreign[0]!r}, which this command did not write; "
+            "give --out another name, even with --force"
+        )

@@ -1,0 +1,84 @@
+"""Batches that contain triplets.
+
+A batcher is called with the number of the epoch and yields row positions, one array per batch.
+The same seed and epoch always give the same batches, so a run can be repeated, or taken up again
+in the middle.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int, Int64
+
+from orbithash.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class ShuffledBatches:
+    """All images once per epoch, in random order; a last batch that is not full is left out.
+
+    Works for any labels, because it never looks at them.
+    """
+
+    n_images: int
+    batch_size: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.batch_size <= self.n_images:
+            raise InputError(
+                f"batch_size={self.batch_size} for {self.n_images} images; "
+                "a batch needs at least one image and at most all of them"
+            )
+
+    def __len__(self) -> int:
+        return self.n_images // self.batch_size
+
+    def __call__(self, epoch: int) -> Iterator[Int64[np.ndarray, " batch"]]:
+        order = np.random.default_rng([self.seed, epoch]).permutation(self.n_images)
+        yield from order[: len(self) * self.batch_size].reshape(len(self), self.batch_size)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassBalancedBatches:
+    """So many random classes per batch, and so many random images of each.
+
+    With at least two classes and two images of each, every image of every batch has a positive and
+    a negative. An epoch has as many batches as would show each image once; classes with fewer
+    images repeat theirs. Images of several labels belong to no one class: use `ShuffledBatches`.
+    """
+
+    labels: Int[np.ndarray, "..."]
+    classes_per_batch: int
+    images_per_class: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.labels.ndim != 1:
+            raise InputError(
+                f"got labels of shape {self.labels.shape}; batches by class need one label per "
+                "image: use ShuffledBatches for images of several labels"
+            )
+        n_classes = len(np.unique(self.labels))
+        if not 2 <= self.classes_per_batch <= n_classes or self.images_per_class < 2:
+            raise InputError(
+                f"{self.classes_per_batch} classes × {self.images_per_class} images per batch from "
+                f"{n_classes} classes; a triplet needs at least 2 × 2 and classes that exist"
+            )
+
+    def __len__(self) -> int:
+        return max(1, len(self.labels) // (self.classes_per_batch * self.images_per_class))
+
+    def __call__(self, epoch: int) -> Iterator[Int64[np.ndarray, " batch"]]:
+        rng = np.random.default_rng([self.seed, epoch])
+        # Each class deals its shuffled images from the top and shuffles anew when they run out.
+        decks = [_deal(np.flatnonzero(self.labels == c), rng) for c in np.unique(self.labels)]
+        for _ in range(len(self)):
+            chosen = rng.choice(len(decks), self.classes_per_batch, replace=False)
+            yield np.array([next(decks[c]) for c in chosen for _ in range(self.images_per_class)])
+
+
+def _deal(rows: Int64[np.ndarray, " n"], rng: np.random.Generator) -> Iterator[np.int64]:
+    while True:
+        yield from rng.permutation(rows)

@@ -1,0 +1,59 @@
+"""A backbone and the layer that outputs the bits."""
+
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from orbithash.errors import InputError
+
+
+@runtime_checkable
+class Backbone(Protocol):
+    """A module that turns a batch of images into `n_features` numbers each."""
+
+    n_features: int
+
+    def __call__(
+        self, images: Float[Tensor, "n channels height width"]
+    ) -> Float[Tensor, "n features"]: ...
+
+
+class HashingNetwork(nn.Module):
+    """Images to embeddings in [0, 1]: a backbone, a fully connected layer, a sigmoid.
+
+    Chen et al., "Improving Deep Binary Embedding Networks by Order-aware Reweighting of Triplets",
+    2018, use GoogLeNet as the backbone.
+    """
+
+    def __init__(self, backbone: nn.Module, n_bits: int) -> None:
+        super().__init__()
+        if not isinstance(backbone, Backbone):
+            raise InputError(
+                f"{type(backbone).__name__} does not say how many features it outputs; "
+                "give it an attribute n_features"
+            )
+        self.backbone = backbone
+        self.hash_layer = nn.Linear(backbone.n_features, n_bits)
+
+    def forward(
+        self, images: Float[Tensor, "n channels height width"]
+    ) -> Float[Tensor, "n {self.hash_layer.out_features}"]:
+        return self.hash_layer(self.backbone(images)).sigmoid()
+
+
+@torch.inference_mode()
+def embed(
+    network: nn.Module,
+    images: Float[Tensor, "n channels height width"],
+    *,
+    batch_size: int = 1024,
+) -> Float[Tensor, "n bits"]:
+    """The embeddings of all images, as the network gives them when it is not training."""
+    was_training = network.training
+    network.eval()
+    try:
+        return torch.cat([network(batch) for batch in images.split(batch_size)])
+    finally:
+        network.train(was_training)

@@ -1,0 +1,31 @@
+"""A small network for tiny images, trained from scratch."""
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+class SmallCNN(nn.Module):
+    """Two convolutions and a hidden layer, for images of 8 × 8 pixels or a little more."""
+
+    n_features = 128
+
+    def __init__(self, channels: int = 1) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(channels, 16, kernel_size=3, padding=1),
+            nn.BatchNorm2d(16),
+            nn.ReLU(),
+            nn.Conv2d(16, 32, kernel_size=3, padding=1),
+            nn.BatchNorm2d(32),
+            nn.ReLU(),
+            # To 4 × 4 whatever the image's size, so that the next layer always fits.
+            nn.AdaptiveMaxPool2d(4),
+            nn.Flatten(),
+            nn.Linear(32 * 4 * 4, self.n_features),
+            nn.ReLU(),
+        )
+
+    def forward(
+        self, images: Float[Tensor, "n channels height width"]
+    ) -> Float[Tensor, "n {self.n_features}"]:
+        return self.layers(images)

@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+
+from orbithash.data import ClassBalancedBatches, ShuffledBatches
+from orbithash.errors import InputError
+
+LABELS = np.repeat(np.arange(6), [4, 9, 12, 30, 25, 20])  # classes of very different sizes
+
+
+def test_every_image_of_a_balanced_batch_has_a_positive_and_a_negative():
+    batches = ClassBalancedBatches(LABELS, classes_per_batch=3, images_per_class=5)
+    for batch in batches(epoch=0):
+        classes, counts = np.unique(LABELS[batch], return_counts=True)
+        assert len(classes) == 3
+        assert counts.tolist() == [5, 5, 5]
+
+
+def test_an_image_comes_twice_in_a_balanced_batch_only_when_its_class_is_too_small():
+    batches = ClassBalancedBatches(LABELS, classes_per_batch=6, images_per_class=4)
+    for epoch in range(5):
+        first = next(batches(epoch))
+        assert len(np.unique(first)) == len(first)
+
+
+def test_an_epoch_of_balanced_batches_is_as_long_as_one_pass_over_the_images():
+    batches = ClassBalancedBatches(LABELS, classes_per_batch=5, images_per_class=4)
+    assert len(list(batches(0))) == len(batches) == 5
+
+
+def test_shuffled_batches_show_each_image_once_per_epoch():
+    shown = np.concatenate(list(ShuffledBatches(n_images=100, batch_size=20)(epoch=4)))
+    assert np.array_equal(np.sort(shown), np.arange(100))
+
+
+def test_a_last_batch_that_is_not_full_is_left_out():
+    assert [len(batch) for batch in ShuffledBatches(n_images=10, batch_size=4)(0)] == [4, 4]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda seed: ClassBalancedBatches(LABELS, 3, 5, seed=seed),
+        lambda seed: ShuffledBatches(100, 20, seed=seed),
+    ],
+)
+def test_seed_and_epoch_alone_decide_the_batches(make):
+    def epoch(seed: int, number: int) -> np.ndarray:
+        return np.array(list(make(seed)(number)))
+
+    assert np.array_equal(epoch(seed=1, number=2), epoch(seed=1, number=2))
+    assert not np.array_equal(epoch(seed=1, number=2), epoch(seed=1, number=3))
+    assert not np.array_equal(epoch(seed=1, number=2), epoch(seed=2, number=2))
+
+
+def test_batches_that_cannot_hold_a_triplet_are_refused():
+    with pytest.raises(InputError, match="at least 2 × 2"):
+        ClassBalancedBatches(LABELS, classes_per_batch=1, images_per_class=5)
+    with pytest.raises(InputError, match="at least 2 × 2"):
+        ClassBalancedBatches(LABELS, classes_per_batch=3, images_per_class=1)
+    with pytest.raises(InputError, match="from 6 classes"):
+        ClassBalancedBatches(LABELS, classes_per_batch=7, images_per_class=2)
+    with pytest.raises(InputError, match="batch_size=11 for 10 images"):
+        ShuffledBatches(n_images=10, batch_size=11)
+
+
+def test_labels_of_several_classes_are_sent_to_shuffled_batches():
+    with pytest.raises(InputError, match="use ShuffledBatches"):
+        ClassBalancedBatches(np.eye(6, dtype=np.int64), 2, 2)

@@ -1,0 +1,40 @@
+import pytest
+import torch
+from torch import nn
+
+from orbithash.errors import InputError
+from orbithash.networks import BACKBONES, HashingNetwork, embed
+
+
+@pytest.mark.parametrize("backbone", BACKBONES.values(), ids=BACKBONES.keys())
+@pytest.mark.parametrize("n_bits", [4, 13, 64])
+def test_embeddings_lie_between_0_and_1_and_have_as_many_columns_as_bits(backbone, n_bits):
+    embeddings = HashingNetwork(backbone(), n_bits)(torch.randn(5, 1, 8, 8) * 100)
+    assert embeddings.shape == (5, n_bits)
+    assert ((embeddings >= 0) & (embeddings <= 1)).all()
+
+
+def test_gradients_reach_the_first_layer():
+    network = HashingNetwork(BACKBONES["small-cnn"](), 8)
+    network(torch.rand(4, 1, 8, 8)).sum().backward()
+    first = next(network.parameters())
+    assert first.grad is not None
+    assert first.grad.abs().sum() > 0
+
+
+def test_embedding_an_image_does_not_depend_on_its_neighbours_in_the_batch():
+    network = HashingNetwork(BACKBONES["small-cnn"](), 8)
+    images = torch.rand(7, 1, 8, 8)
+    one_by_one = embed(network, images, batch_size=1)
+    torch.testing.assert_close(embed(network, images, batch_size=3), one_by_one)
+
+
+def test_embedding_leaves_the_network_in_training_mode():
+    network = HashingNetwork(BACKBONES["small-cnn"](), 8).train()
+    embed(network, torch.rand(2, 1, 8, 8))
+    assert network.training
+
+
+def test_a_backbone_that_hides_its_number_of_features_is_refused():
+    with pytest.raises(InputError, match="give it an attribute n_features"):
+        HashingNetwork(nn.Flatten(), 8)

@@ -1,0 +1,77 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from orbithash.data import ShuffledBatches
+from orbithash.errors import InputError
+from orbithash.training import TrainingSettings, train
+from orbithash.training.loop import scheduled_rate
+
+
+class TowardsLabels(nn.Module):
+    """A loss with an obvious answer: the first output is the label."""
+
+    def forward(self, embeddings, labels):
+        return (embeddings[:, 0] - labels).square().mean()
+
+
+def problem(seed: int = 0):
+    torch.manual_seed(seed)
+    network = nn.Sequential(nn.Flatten(), nn.Linear(16, 4), nn.Sigmoid())
+    images = torch.rand(40, 1, 4, 4)
+    return network, images, (images[:, 0, 0, 0] > 0.5).long()
+
+
+def run(epochs: int = 30, **options):
+    network, images, labels = problem()
+    settings = TrainingSettings(epochs=epochs, learning_rate=0.05)
+    batches = ShuffledBatches(40, 10)
+    history = train(network, TowardsLabels(), images, labels, batches, settings, **options)
+    return network, history
+
+
+def test_training_lowers_the_loss():
+    _, history = run()
+    assert history[-1].loss < history[0].loss / 2
+
+
+def test_the_same_start_and_batches_give_the_same_network():
+    first, _ = run()
+    again, _ = run()
+    for left, right in zip(first.parameters(), again.parameters(), strict=True):
+        assert torch.equal(left, right)
+
+
+def test_after_epoch_sees_every_epoch_in_order():
+    seen = []
+    _, history = run(epochs=3, after_epoch=seen.append)
+    assert [epoch.number for epoch in seen] == [0, 1, 2]
+    assert seen == history
+
+
+def test_the_learning_rate_falls_from_its_full_value_towards_0():
+    settings = TrainingSettings(epochs=10, learning_rate=0.1)
+    rates = [scheduled_rate(settings, epoch) for epoch in range(10)]
+    assert rates[0] == 0.1
+    assert np.all(np.diff(rates) < 0)
+    assert 0 < rates[-1] < 0.01
+
+
+def test_a_loss_that_is_no_longer_a_number_stops_the_training():
+    class Broken(nn.Module):
+        def forward(self, embeddings, labels):
+            return embeddings.sum() * float("nan")
+
+    network, images, labels = problem()
+    settings = TrainingSettings(epochs=1, learning_rate=0.1)
+    with pytest.raises(InputError, match="train with a lower rate"):
+        train(network, Broken(), images, labels, ShuffledBatches(40, 10), settings)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"epochs": 0}, {"learning_rate": 0.0}, {"learning_rate": float("nan")}]
+)
+def test_settings_that_cannot_train_are_refused(wrong):
+    with pytest.raises(InputError):
+        TrainingSettings(**{"epochs": 1, "learning_rate": 0.1, **wrong})
