@@ -10,7 +10,7 @@ import typer
 
 from orbithash import __version__
 from orbithash.cli.demo import demo
-from orbithash.cli.list import list_registries
+from orbithash.cli.listing import list_registries
 from orbithash.errors import HashingError
 
 # Typer brings its own copy of click from some version on; this finds the class in either.

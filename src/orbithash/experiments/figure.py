@@ -13,12 +13,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-# Okabe and Ito, "Color Universal Design", 2008, without the yellow that vanishes on white. Its
-# black stands last, for it must turn white on a dark page.
-OKABE_ITO = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # colour is never the only difference
+# Okabe and Ito, "Color Universal Design", 2008: without the yellow that vanishes on white, with a
+# grey, and with its black drawn in the page's ink, so that it shows on a dark page too.
+OKABE_ITO = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")  # colour is never the only difference
 
 Theme = Literal["light", "dark"]
+THEMES: tuple[Theme, ...] = ("light", "dark")
 INK = {"light": "#1b1f24", "dark": "#e6e8eb"}
 GRID = {"light": "#d9dde3", "dark": "#3a414b"}
 PAPER = {"light": "#ffffff", "dark": "#1a1e24"}

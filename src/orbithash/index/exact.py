@@ -7,7 +7,7 @@ from jaxtyping import Int64, UInt8
 
 from orbithash.errors import CodeLengthError, InputError
 from orbithash.index.base import Neighbours
-from orbithash.kernels.hamming import nearest
+from orbithash.kernels.nearest import nearest
 
 
 class ExactIndex:

@@ -1,0 +1,1 @@
+"""Pure functions of distance histograms, one value per query."""

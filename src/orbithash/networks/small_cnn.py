@@ -15,11 +15,11 @@ class SmallCNN(nn.Module):
             nn.Conv2d(channels, 16, kernel_size=3, padding=1),
             nn.BatchNorm2d(16),
             nn.ReLU(),
+            # To 4 × 4 whatever the image's size, so that the hidden layer always fits.
+            nn.AdaptiveMaxPool2d(4),
             nn.Conv2d(16, 32, kernel_size=3, padding=1),
             nn.BatchNorm2d(32),
             nn.ReLU(),
-            # To 4 × 4 whatever the image's size, so that the next layer always fits.
-            nn.AdaptiveMaxPool2d(4),
             nn.Flatten(),
             nn.Linear(32 * 4 * 4, self.n_features),
             nn.ReLU(),

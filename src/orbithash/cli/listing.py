@@ -1,4 +1,4 @@
-"""`orbithash list`: what there is to choose from."""
+"""`orbithash list`: what there is to choose from (a module named list would hide the built-in)."""
 
 import inspect
 from collections.abc import Mapping

@@ -1,0 +1,94 @@
+"""Binary codes: how every other package passes them around.
+
+embeddings  float (n, bits)       what a network or a hasher outputs, in [0, 1]
+bits        bool  (n, bits)       embeddings > 0.5
+codes       uint8 (n, bytes)      bits packed, the last byte padded with 0: stored and searched
+"""
+
+import numpy as np
+from jaxtyping import Bool, UInt8
+
+from orbithash.errors import CodeLengthError, InputError
+
+MIN_BITS, MAX_BITS = 4, 1024
+
+
+def binarize(embeddings: np.ndarray) -> Bool[np.ndarray, "n bits"]:
+    """The bits of embeddings: whether each value is above one half.
+
+    >>> binarize(np.array([[0.9, 0.1, 0.5, 0.6]]))
+    array([[ True, False, False,  True]])
+    """
+    if embeddings.ndim != 2 or not np.issubdtype(embeddings.dtype, np.floating):
+        raise InputError(
+            f"got embeddings of shape {embeddings.shape} and type {embeddings.dtype}; "
+            "pass floats of shape (images, bits)"
+        )
+    check_n_bits(embeddings.shape[1])
+    # Written so that NaN fails too.
+    if not np.all((embeddings >= 0) & (embeddings <= 1)):
+        raise InputError(
+            "got embeddings that are NaN or outside [0, 1]; apply the sigmoid, or map ±1 "
+            "outputs by (x + 1) / 2"
+        )
+    return embeddings > 0.5
+
+
+def pack(bits: np.ndarray) -> UInt8[np.ndarray, "n bytes"]:
+    """Codes of bits, eight to a byte, the first bit in the highest place.
+
+    >>> pack(np.array([[True, False, False, True]]))
+    array([[144]], dtype=uint8)
+    """
+    if bits.ndim != 2 or bits.dtype != np.bool_:
+        raise InputError(
+            f"got bits of shape {bits.shape} and type {bits.dtype}; pass booleans of shape "
+            "(images, bits), such as binarize(embeddings)"
+        )
+    check_n_bits(bits.shape[1])
+    return np.packbits(bits, axis=1)
+
+
+def unpack(codes: np.ndarray, n_bits: int) -> Bool[np.ndarray, "n bits"]:
+    """The bits that `pack` made these codes of.
+
+    >>> unpack(np.array([[144]], dtype=np.uint8), n_bits=4)
+    array([[ True, False, False,  True]])
+    """
+    check_codes(codes, n_bits)
+    return np.unpackbits(codes, axis=1, count=n_bits).view(np.bool_)
+
+
+def check_codes(codes: np.ndarray, n_bits: int) -> None:
+    """Raise unless these are codes of `n_bits` bits."""
+    check_n_bits(n_bits)
+    if codes.ndim != 2 or codes.dtype != np.uint8:
+        raise InputError(
+            f"got codes of shape {codes.shape} and type {codes.dtype}; pass uint8 of shape "
+            "(images, bytes), such as pack(bits)"
+        )
+    expected = code_bytes(n_bits)
+    if codes.shape[1] != expected:
+        raise CodeLengthError(got=codes.shape[1], expected=expected, n_bits=n_bits)
+    padding = 8 * expected - n_bits
+    # A stray bit would add to every distance without showing in the bits.
+    if padding and np.any(codes[:, -1] & ((1 << padding) - 1)):
+        raise InputError(
+            f"got codes whose last {padding} bits are not 0, though {n_bits} bits leave them "
+            "unused; pack them with pack(bits), or pass the number of bits they were packed from"
+        )
+
+
+def check_n_bits(n_bits: int) -> None:
+    """Raise unless codes may have this many bits."""
+    if not MIN_BITS <= n_bits <= MAX_BITS:
+        raise InputError(f"got {n_bits} bits; codes have {MIN_BITS} to {MAX_BITS}")
+
+
+def code_bytes(n_bits: int) -> int:
+    """How many bytes hold a code.
+
+    >>> code_bytes(9)
+    2
+    """
+    return -(-n_bits // 8)

@@ -1,0 +1,176 @@
+"""A comparison as one HTML file that needs nothing else: pictures are inside, nothing is loaded."""
+
+import base64
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool, Float32
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from PIL import Image
+
+from orbithash.experiments.figure import (
+    THEMES,
+    Curve,
+    precision_at_figure,
+    precision_recall_figure,
+)
+from orbithash.experiments.outcome import Comparison, Outcome
+
+HARDEST = 4  # queries shown of those that the first method answers worst
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure for light and for dark pages, as data URIs."""
+
+    light: str
+    dark: str
+    description: str
+
+
+@dataclass(frozen=True)
+class Thumbnail:
+    source: str  # data URI
+    label: str
+    related: bool
+    distance: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """A query and what was found, nearest first."""
+
+    source: str
+    label: str
+    found: tuple[Thumbnail, ...]
+
+
+def write_report(file: Path, comparison: Comparison, *, seconds: float) -> None:
+    """Write the page; it differs between runs of the same comparison only in the seconds."""
+    file.write_text(render_report(comparison, seconds=seconds), encoding="utf-8")
+
+
+def render_report(comparison: Comparison, *, seconds: float) -> str:
+    templates = Environment(
+        loader=PackageLoader("orbithash.experiments", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    longest = comparison.code_lengths()[-1]
+    shown = [outcome for outcome in comparison.outcomes if outcome.n_bits == longest]
+    first_of_each, hardest = chosen_queries(comparison, shown[0])
+    return templates.get_template("report.html").render(
+        comparison=comparison,
+        verdicts=[verdict(comparison, n_bits) for n_bits in comparison.code_lengths()],
+        pictures=pictures(comparison),
+        shown_bits=longest,
+        retrieved=[(o.method, rows(comparison, o, first_of_each)) for o in shown],
+        hardest=(shown[0].method, rows(comparison, shown[0], hardest)),
+        seconds=seconds,
+    )
+
+
+def verdict(comparison: Comparison, n_bits: int) -> str:
+    """The two best methods in a sentence that claims no more than the runs show."""
+    ranked = sorted(
+        (o for o in comparison.outcomes if o.n_bits == n_bits), key=lambda o: -o.map
+    )
+    best = f"At {n_bits} bits {ranked[0].method} scores highest, {ranked[0].map:.3f}"
+    if len(ranked) == 1:
+        return f"{best}."
+    ahead = ranked[0].map - ranked[1].map
+    spread = float(np.hypot(ranked[0].map_spread, ranked[1].map_spread))
+    next_best = f"{ahead:.3f} ahead of {ranked[1].method}"
+    if ahead <= spread:
+        return f"{best}, but {next_best} is within the ±{spread:.3f} between runs: a tie."
+    return f"{best}, {next_best} (±{spread:.3f} between runs)."
+
+
+def pictures(comparison: Comparison) -> list[Picture]:
+    """Precision-recall and precision@N, at each code length."""
+    drawn = []
+    for n_bits in comparison.code_lengths():
+        outcomes = [o for o in comparison.outcomes if o.n_bits == n_bits]
+        strong = sum(outcome.kind == "deep" for outcome in outcomes)
+        methods = ", ".join(outcome.method for outcome in outcomes)
+        by_radius = [Curve(o.method, *o.recall_precision()) for o in outcomes]
+        by_number = [Curve(o.method, *o.precision_at()) for o in outcomes]
+        drawn += [
+            Picture(
+                *(
+                    data_uri(
+                        precision_recall_figure(
+                            by_radius, n_bits=n_bits, strong=strong, theme=theme
+                        ).encode(),
+                        "image/svg+xml",
+                    )
+                    for theme in THEMES
+                ),
+                description=f"Precision-recall curve at {n_bits} bits of {methods}",
+            ),
+            Picture(
+                *(
+                    data_uri(
+                        precision_at_figure(
+                            by_number, n_bits=n_bits, strong=strong, theme=theme
+                        ).encode(),
+                        "image/svg+xml",
+                    )
+                    for theme in THEMES
+                ),
+                description=f"Precision at N at {n_bits} bits of {methods}",
+            ),
+        ]
+    return drawn
+
+
+def chosen_queries(comparison: Comparison, outcome: Outcome) -> tuple[list[int], list[int]]:
+    """Positions of the first query of every class, and of those the outcome answers worst."""
+    labels = comparison.dataset.labels[comparison.dataset.split.query]
+    _, first_of_each = np.unique(labels, return_index=True)
+    found = related_found(comparison, outcome).sum(axis=1)
+    return first_of_each.tolist(), np.argsort(found, kind="stable")[:HARDEST].tolist()
+
+
+def related_found(comparison: Comparison, outcome: Outcome) -> Bool[np.ndarray, "queries k"]:
+    labels = comparison.dataset.labels
+    return labels[outcome.neighbours.ids] == labels[comparison.dataset.split.query][:, None]
+
+
+def rows(comparison: Comparison, outcome: Outcome, queries: Sequence[int]) -> list[Row]:
+    """What the outcome's first run found for some of the queries."""
+    dataset, neighbours = comparison.dataset, outcome.neighbours
+    related = related_found(comparison, outcome)
+
+    def label(image: int) -> str:
+        return dataset.classes[dataset.labels[image]]
+
+    return [
+        Row(
+            source=thumbnail(dataset.images[dataset.split.query[query]]),
+            label=label(dataset.split.query[query]),
+            found=tuple(
+                Thumbnail(thumbnail(dataset.images[image]), label(image), bool(is_related), int(d))
+                for image, is_related, d in zip(
+                    neighbours.ids[query], related[query], neighbours.distances[query], strict=True
+                )
+            ),
+        )
+        for query in queries
+    ]
+
+
+def thumbnail(image: Float32[np.ndarray, "1 height width"]) -> str:
+    """A grey image with values in [0, 1] as dark ink on white paper."""
+    file = io.BytesIO()
+    Image.fromarray(np.uint8(255 * (1 - image[0]))).save(file, format="PNG")
+    return data_uri(file.getvalue(), "image/png")
+
+
+def data_uri(content: bytes, media_type: str) -> str:
+    return f"data:{media_type};base64,{base64.b64encode(content).decode()}"

@@ -1,0 +1,61 @@
+"""Packed codes as machine words, and the loop that all Hamming kernels are built on.
+
+Codes are laid out word by word, `(words, n)`: the innermost loop then runs over images, so that
+it compiles to vector instructions whatever the number of words.
+"""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import UInt8, UInt64
+from numba import get_num_threads, njit, types
+from numba.extending import intrinsic
+
+WORD_BYTES = 8
+
+
+def as_words(codes: UInt8[np.ndarray, "n bytes"]) -> UInt64[np.ndarray, "words n"]:
+    """Codes as 64-bit words, padded with 0, one row per word.
+
+    >>> as_words(np.array([[1, 2], [0, 3]], dtype=np.uint8))
+    array([[513, 768]], dtype=uint64)
+    """
+    n, n_bytes = codes.shape
+    n_words = -(-n_bytes // WORD_BYTES)
+    padded = np.zeros((n, n_words * WORD_BYTES), dtype=np.uint8)
+    padded[:, :n_bytes] = codes
+    # Which byte lands where in a word does not matter: popcount adds them all.
+    return np.ascontiguousarray(padded.view(np.uint64).T)
+
+
+def queries_per_task(n_queries: int, most: int) -> int:
+    """How many queries go through the database together, so that each thread has some to do."""
+    return max(1, min(most, -(-n_queries // get_num_threads())))
+
+
+def emit_popcount(typing_context: Any, word: Any) -> Any:
+    """Number of ones in an integer, as the one instruction that LLVM can vectorise."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return (word(word), generate) if isinstance(word, types.Integer) else None
+
+
+popcount: Any = intrinsic(emit_popcount)
+
+
+@njit(inline="always")  # inlined, so that the type of `out` is known to the vectoriser
+def block_distances(queries, query, database, start, stop, out):  # type: ignore[no-untyped-def]
+    """Distances of one query to the images `start` to `stop`, into the beginning of `out`."""
+    # Slices first: indices that numba knows to be positive load as vectors, others as gathers.
+    block = database[0, start:stop]
+    out = out[: block.size]
+    word = queries[0, query]
+    for i in range(block.size):
+        out[i] = popcount(block[i] ^ word)
+    for w in range(1, database.shape[0]):
+        block = database[w, start:stop]
+        word = queries[w, query]
+        for i in range(block.size):
+            out[i] += popcount(block[i] ^ word)

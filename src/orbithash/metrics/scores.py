@@ -1,0 +1,87 @@
+"""The scores of one set of codes, as a value that is kept, written and read."""
+
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from orbithash.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class PrecisionRecall:
+    """Mean precision and recall within the Hamming radius 0 … n_bits.
+
+    Where no query's ball holds anything, precision is NaN.
+    """
+
+    precision: Float[np.ndarray, " radii"]
+    recall: Float[np.ndarray, " radii"]
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, PrecisionRecall)
+            and np.array_equal(self.precision, other.precision, equal_nan=True)
+            and np.array_equal(self.recall, other.recall, equal_nan=True)
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # arrays may change
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Means over the queries that at least one database item answers."""
+
+    map: float  # mean average precision, ties ordered as `ties` says
+    map_bounds: tuple[float, float]  # the lowest and highest that any order of the ties gives
+    ndcg: float  # expected over the orders of the ties, in every mode
+    precision_recall: PrecisionRecall
+    precision_at: dict[int, float]  # of the first N, a tie across N shared out
+    map_at: dict[int, float]  # MAP@N, each query divided by min(N, relevant items)
+    map_at_found: dict[int, float]  # MAP@N, each divided by the relevant found; stable order
+    ties: str
+    n_bits: int
+    queries: int
+    queries_without_relevant: int  # left out of every mean
+    database: int
+
+    def to_json(self) -> str:
+        """Text that `from_json` reads; NaN is written as null."""
+        values = asdict(self)
+        values["precision_recall"] = {
+            name: [None if np.isnan(value) else value for value in array.tolist()]
+            for name, array in values["precision_recall"].items()
+        }
+        return json.dumps(values, indent=2, allow_nan=False)
+
+    @staticmethod
+    def from_json(text: str) -> "Scores":
+        """The scores that `to_json` wrote."""
+        try:
+            values = json.loads(text)
+            return Scores(**{field.name: read(field.name, values) for field in fields(Scores)})
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise InputError(
+                f"got text that does not hold scores ({error!r}); pass what Scores.to_json wrote"
+            ) from error
+
+
+def read(name: str, values: dict[str, Any]) -> Any:
+    """A field as Python has it: JSON knows no tuples, arrays, NaN or integer keys."""
+    value = values[name]
+    match name:
+        case "map_bounds":
+            lowest, highest = value
+            return (float(lowest), float(highest))
+        case "precision_recall":
+            # As floats, None becomes NaN.
+            return PrecisionRecall(
+                precision=np.array(value["precision"], dtype=float),
+                recall=np.array(value["recall"], dtype=float),
+            )
+        case "precision_at" | "map_at" | "map_at_found":
+            return {int(cutoff): float(score) for cutoff, score in value.items()}
+        case _:
+            return value

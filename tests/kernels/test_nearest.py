@@ -1,0 +1,51 @@
+import numpy as np
+import pytest
+
+from orbithash.kernels.hamming import hamming_distances_reference
+from orbithash.kernels.nearest import BLOCK, PART, TOGETHER, nearest, nearest_reference
+
+
+@pytest.mark.parametrize("n_bits", [4, 7, 8, 63, 64, 65, 128, 300, 1024])
+def test_the_nearest_match_a_stable_sort_for_any_number_of_bits(n_bits):
+    queries, database = (
+        random_codes(TOGETHER + 1, n_bits, seed=0),
+        random_codes(999, n_bits, seed=1),
+    )
+    assert_nearest_match(queries, database, k=10)
+
+
+@pytest.mark.parametrize("k", [1, 2, 100, 3000])
+@pytest.mark.parametrize("n", [1, PART, PART + 1, BLOCK - 1, BLOCK + 1])
+def test_the_nearest_match_a_stable_sort_for_any_size(n, k):
+    assert_nearest_match(random_codes(3, 16, seed=0), random_codes(n, 16, seed=1), k)
+
+
+@pytest.mark.parametrize("k", [1, 50])
+def test_the_nearest_are_found_when_each_item_is_nearer_than_the_last(k):
+    query, database = random_codes(1, 64, seed=0), random_codes(5000, 64, seed=1)
+    farthest_first = np.argsort(-hamming_distances_reference(query, database)[0].astype(int))
+    assert_nearest_match(query, database[farthest_first], k)
+
+
+def test_equal_codes_come_in_the_order_of_the_database():
+    codes = np.zeros((1000, 8), dtype=np.uint8)
+    distances, positions = nearest(codes[:2], codes, k=7)
+    np.testing.assert_array_equal(distances, np.zeros((2, 7)))
+    np.testing.assert_array_equal(positions, [range(7)] * 2)
+
+
+@pytest.mark.parametrize(("n_queries", "n", "k"), [(0, 5, 3), (2, 0, 3), (2, 5, 0)])
+def test_nothing_asked_or_nothing_stored_gives_empty_answers(n_queries, n, k):
+    queries, database = random_codes(n_queries, 16, seed=0), random_codes(n, 16, seed=1)
+    distances, positions = nearest(queries, database, k)
+    assert distances.shape == positions.shape == (n_queries, min(k, n))
+
+
+def assert_nearest_match(queries, database, k):
+    found, expected = nearest(queries, database, k), nearest_reference(queries, database, k)
+    np.testing.assert_array_equal(found[0], expected[0])
+    np.testing.assert_array_equal(found[1], expected[1])
+
+
+def random_codes(n, n_bits, seed):
+    return np.packbits(np.random.default_rng(seed).random((n, n_bits)) < 0.5, axis=1)

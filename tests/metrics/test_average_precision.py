@@ -1,0 +1,86 @@
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from orbithash.metrics.average_precision import (
+    expected_average_precision,
+    harmonic_difference,
+    optimistic_average_precision,
+    pessimistic_average_precision,
+)
+
+# Items and relevant items by distance, few enough to go through every order of the ties.
+LISTS = [
+    ([1, 2, 3], [1, 0, 2]),
+    ([0, 6, 0], [0, 3, 0]),
+    ([2, 0, 4, 1], [1, 0, 1, 1]),
+    ([3, 3, 1], [0, 0, 1]),
+    ([5, 2], [5, 2]),
+    ([1, 1, 1, 1], [0, 1, 0, 1]),
+    ([1], [1]),
+]
+CUTOFFS = [None, 1, 2, 3, 4, 5, 100]
+
+
+@pytest.mark.parametrize("cutoff", CUTOFFS)
+@pytest.mark.parametrize(("items", "relevant"), LISTS)
+def test_expected_is_the_mean_over_all_orders_of_the_ties_and_the_bounds_are_its_extremes(
+    items, relevant, cutoff
+):
+    every = [average_precision(order, cutoff) for order in orders(items, relevant)]
+    histograms = np.array([items]), np.array([relevant])
+    assert expected_average_precision(*histograms, cutoff) == pytest.approx(np.mean(every))
+    assert optimistic_average_precision(*histograms, cutoff) == pytest.approx(max(every))
+    assert pessimistic_average_precision(*histograms, cutoff) == pytest.approx(min(every))
+
+
+@pytest.mark.parametrize("cutoff", CUTOFFS)
+def test_bounds_enclose_the_expected(cutoff):
+    rng = np.random.default_rng(0)
+    items = rng.integers(0, 50, (200, 17)) + 1
+    relevant = rng.binomial(items, 0.1)
+    relevant[:, 3] += relevant.sum(axis=1) == 0  # each query is answered
+    lowest = pessimistic_average_precision(items, relevant, cutoff)
+    expected = expected_average_precision(items, relevant, cutoff)
+    highest = optimistic_average_precision(items, relevant, cutoff)
+    assert np.all(lowest <= expected + 1e-12)
+    assert np.all(expected <= highest + 1e-12)
+    assert np.all((lowest >= 0) & (highest <= 1 + 1e-12))
+
+
+@pytest.mark.parametrize(
+    "score",
+    [expected_average_precision, optimistic_average_precision, pessimistic_average_precision],
+)
+def test_a_query_that_nothing_answers_has_no_score(score):
+    items, relevant = np.array([[2, 3], [2, 3]]), np.array([[0, 0], [0, 3]])
+    np.testing.assert_array_equal(np.isnan(score(items, relevant)), [True, False])
+
+
+@pytest.mark.parametrize("start", [0, 1, 63, 64, 65, 1000, 10**6, 10**9])
+@pytest.mark.parametrize("count", [0, 1, 2, 1000])
+def test_harmonic_differences_are_exact_far_down_the_list(start, count):
+    exact = math.fsum(1 / (start + u) for u in range(1, count + 1))
+    computed = harmonic_difference(np.array([start]), np.array([count]))
+    assert computed == pytest.approx(exact, rel=1e-13, abs=0)
+
+
+def orders(items, relevant):
+    """Relevance by rank, for every order of the ties, each as often as it occurs."""
+    ties = [
+        list(itertools.permutations([1] * m + [0] * (n - m)))
+        for n, m in zip(items, relevant, strict=True)
+    ]
+    for chosen in itertools.product(*ties):
+        yield list(itertools.chain(*chosen))
+
+
+def average_precision(order, cutoff):
+    cutoff = cutoff or len(order)
+    found, total = 0, 0.0
+    for rank, answers in enumerate(order[:cutoff], start=1):
+        found += answers
+        total += answers * found / rank
+    return total / min(cutoff, sum(order))

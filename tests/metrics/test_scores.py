@@ -1,0 +1,47 @@
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from orbithash.errors import InputError
+from orbithash.metrics.scores import PrecisionRecall, Scores
+
+SCORES = Scores(
+    map=0.1 + 0.2,
+    map_bounds=(0.25, 1 / 3),
+    ndcg=0.5,
+    precision_recall=PrecisionRecall(
+        precision=np.array([np.nan, 0.75, 0.5]), recall=np.array([0.0, 0.1, 1.0])
+    ),
+    precision_at={1: 1.0, 10: 0.7},
+    map_at={5: 0.4},
+    map_at_found={5: 0.6},
+    ties="expected",
+    n_bits=4,
+    queries=7,
+    queries_without_relevant=2,
+    database=100,
+)
+
+
+def test_scores_are_read_as_they_were_written():
+    assert Scores.from_json(SCORES.to_json()) == SCORES
+
+
+def test_nan_is_written_as_null():
+    written = json.loads(SCORES.to_json(), parse_constant=pytest.fail)
+    assert written["precision_recall"]["precision"] == [None, 0.75, 0.5]
+
+
+def test_scores_with_another_curve_are_not_equal():
+    curve = PrecisionRecall(
+        precision=np.array([np.nan, 0.75, 0.4]), recall=SCORES.precision_recall.recall
+    )
+    assert dataclasses.replace(SCORES, precision_recall=curve) != SCORES
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "3", '{"map": 1}'])
+def test_text_that_holds_no_scores_is_refused(text):
+    with pytest.raises(InputError, match=r"Scores\.to_json"):
+        Scores.from_json(text)
