@@ -87,13 +87,14 @@ def read_arrays(file: Path) -> dict[str, np.ndarray]:
     if not file.is_file():
         raise InputError(f"there is no features file {file}; check the path")
     try:
-        loaded = np.load(file, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            raise InputError(
-                f"{file} holds one array without a name; save features, labels, train, query and "
-                "database with numpy.savez"
-            )
-        with loaded:
+        # Opened here, because numpy leaves a damaged file open.
+        with file.open("rb") as opened:
+            loaded = np.load(opened, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                raise InputError(
+                    f"{file} holds one array without a name; save features, labels, train, query "
+                    "and database with numpy.savez"
+                )
             return dict(loaded)
     except InputError:
         raise

@@ -182,7 +182,7 @@ def list_unreadable(images: ImageFiles, shards: list[Shard]) -> list[tuple[str, 
 
 def write_unreadable(unreadable: list[tuple[str, str]], out: Path) -> None:
     for path, reason in unreadable:
-        logger.warning("left out %s: %s", path, reason)
+        logger.info("left out %s: %s", path, reason)
     if not unreadable:
         unreadable_list(out).unlink(missing_ok=True)
         return
