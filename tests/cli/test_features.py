@@ -3,9 +3,9 @@ import sys
 
 import pytest
 import torch
-from image_files import cub_folder
 from safetensors.torch import save_file
 
+from image_files import cub_folder
 from orbithash.cli import run
 from orbithash.data import read_features
 from orbithash.networks import GoogLeNet

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
-from image_files import cub_folder
 
+from image_files import cub_folder
 from orbithash.data import open_source
 from orbithash.data.cub200_2011 import cub200_2011
 from orbithash.errors import InputError

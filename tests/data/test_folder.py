@@ -2,8 +2,8 @@ import logging
 
 import numpy as np
 import pytest
-from image_files import class_folder, noise, save
 
+from image_files import class_folder, noise, save
 from orbithash.data import class_folders, open_source
 from orbithash.errors import InputError
 

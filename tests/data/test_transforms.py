@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
-from image_files import noise, save
 from PIL import Image
 
+from image_files import noise, save
 from orbithash.data.transforms import read_rgb, read_view
 from orbithash.errors import UnreadableImageError
 

@@ -3,9 +3,9 @@ import os
 import numpy as np
 import pytest
 import torch
-from image_files import class_folder, noise, save
 from torch import Tensor, nn
 
+from image_files import class_folder, noise, save
 from orbithash.data import class_folders, read_features
 from orbithash.data.transforms import read_view
 from orbithash.encoders import extract

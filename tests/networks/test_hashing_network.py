@@ -5,7 +5,6 @@ from torch import nn
 from orbithash.errors import InputError
 from orbithash.networks import BACKBONES, HashingNetwork, embed
 
-
 # Channels and pixels of the smallest images that each backbone takes.
 SMALLEST = {"small-cnn": (1, 8, 8), "googlenet": (3, 32, 32)}
 
