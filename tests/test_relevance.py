@@ -32,6 +32,13 @@ def test_groups_hold_the_images_with_the_same_labels_in_their_order(several):
         np.testing.assert_array_equal(members, np.flatnonzero(groups.group == g))
 
 
+def test_class_numbers_may_be_negative_and_far_apart():
+    labels = np.array([2**62, -5, 2**62, 0, -(2**62), -5])
+    groups = group_by_labels(labels)
+    np.testing.assert_array_equal(groups.labels, [-(2**62), -5, 0, 2**62])
+    np.testing.assert_array_equal(groups.order, [4, 1, 5, 3, 0, 2])
+
+
 @pytest.mark.parametrize("kind", [bool, np.int8, np.uint8, np.float32])
 def test_marks_of_any_type_are_the_same_labels(kind):
     labels = random_labels(5, seed=3)

@@ -114,7 +114,6 @@ def sortable(labels: Int64[np.ndarray, "n *classes"]) -> Int[np.ndarray, " n"]:
         # Rows are compared byte by byte, so eight labels to a byte.
         packed = np.packbits(labels.astype(bool), axis=1)
         labels = np.unique(packed, axis=0, return_inverse=True)[1].reshape(-1)
-    lowest, highest = labels.min(initial=0), labels.max(initial=0)
-    # numpy sorts 16 bits by radix: 20 times as fast as 64 by comparison.
-    fits = highest - lowest < 1 << 15
-    return (labels - lowest).astype(np.int16) if fits else labels
+    # numpy sorts 16 bits by radix, several times as fast as 64 by comparison.
+    fits = labels.min(initial=0) >= -(1 << 15) and labels.max(initial=0) < 1 << 15
+    return labels.astype(np.int16) if fits else labels

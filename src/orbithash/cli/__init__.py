@@ -23,10 +23,11 @@ app.command("features")(features)
 app.command("list")(list_registries)
 
 
-def print_version(wanted: bool) -> None:
+def print_version(wanted: bool) -> bool:
     if wanted:
         print(f"orbithash {__version__}")
         raise typer.Exit
+    return wanted
 
 
 @app.callback()

@@ -16,14 +16,15 @@ def list_registries() -> None:
     from orbithash.losses import LOSSES
     from orbithash.networks import BACKBONES
 
-    console = Console()
-    for title, registry in {
+    registries: dict[str, Mapping[str, object]] = {
         "Methods that train a network (losses)": LOSSES,
         "Methods that are fitted to features (hashers)": HASHERS,
         "Backbones": BACKBONES,
         "Datasets": DATASETS,
         "Search engines": ENGINES,
-    }.items():
+    }
+    console = Console()
+    for title, registry in registries.items():
         console.print(as_table(title, registry))
 
 

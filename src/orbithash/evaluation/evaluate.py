@@ -5,9 +5,11 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int32, Int64, UInt64
+from numpy.typing import ArrayLike
 
 from orbithash.codes import check_codes
 from orbithash.errors import InputError
+from orbithash.evaluation.means import Means
 from orbithash.kernels.histograms import graded_histograms
 from orbithash.kernels.popcount import as_words
 from orbithash.kernels.stable_order import stable_precision_sums
@@ -40,10 +42,10 @@ CHUNK = 1 << 21  # numbers that a chunk of queries may need; its size changes no
 
 
 def evaluate_codes(
-    query_codes: np.ndarray,
-    database_codes: np.ndarray,
-    query_labels: np.ndarray,
-    database_labels: np.ndarray,
+    query_codes: ArrayLike,
+    database_codes: ArrayLike,
+    query_labels: ArrayLike,
+    database_labels: ArrayLike,
     *,
     n_bits: int,
     ties: str = "expected",
@@ -57,7 +59,7 @@ def evaluate_codes(
             "stable" is the order of the database.
         map_at: the N of MAP@N.
 
-    Both items at distance 1 of the query may come first; one of them answers it.
+    Two items are at distance 1 of the query, either may come first, and one answers it:
 
     >>> codes = np.array([[0b10000000], [0b01000000]], dtype=np.uint8)
     >>> query = np.array([[0]], dtype=np.uint8)
@@ -65,21 +67,62 @@ def evaluate_codes(
     >>> scores.map, scores.map_bounds
     (0.75, (0.5, 1.0))
     """
+    query_codes, database_codes = np.asarray(query_codes), np.asarray(database_codes)
     for name, codes in (("query", query_codes), ("database", database_codes)):
         check_codes(codes, n_bits)
         if not len(codes):
             raise InputError(f"got no {name} codes; scores need at least one")
-    query_labels = check_labels(query_labels, len(query_codes), "query")
-    database_labels = check_labels(database_labels, len(database_codes), "database")
+    query_labels = check_labels(np.asarray(query_labels), len(query_codes), "query")
+    database_labels = check_labels(np.asarray(database_labels), len(database_codes), "database")
     check_same_kind(query_labels, database_labels)
     check_options(ties, map_at)
 
-    groups = group_by_labels(database_labels)
-    queries, database = as_words(query_codes), as_words(database_codes)
+    means, answered = query_means(
+        as_words(query_codes),
+        as_words(database_codes),
+        query_labels,
+        group_by_labels(database_labels),
+        n_bits=n_bits,
+        ties=ties,
+        map_at=map_at,
+    )
+    if not answered:
+        raise InputError(
+            f"got {len(query_codes)} queries, and none shares a label with any of the "
+            f"{len(database_codes)} database items; number both by the same classes"
+        )
+    return Scores(
+        map=float(means["map"]),
+        map_bounds=(float(means["pessimistic"]), float(means["optimistic"])),
+        ndcg=float(means["ndcg"]),
+        precision_recall=PrecisionRecall(precision=means["precision"], recall=means["recall"]),
+        precision_at={n: float(means["precision_at", n]) for n in PRECISION_AT},
+        map_at={int(n): float(means["map_at", n]) for n in map_at},
+        map_at_found={int(n): float(means["map_at_found", n]) for n in map_at},
+        ties=ties,
+        n_bits=n_bits,
+        queries=len(query_codes),
+        queries_without_relevant=len(query_codes) - answered,
+        database=len(database_codes),
+    )
+
+
+def query_means(
+    queries: UInt64[np.ndarray, "words queries"],
+    database: UInt64[np.ndarray, "words database"],
+    query_labels: Int64[np.ndarray, "queries *classes"],
+    groups: LabelGroups,
+    *,
+    n_bits: int,
+    ties: str,
+    map_at: Sequence[int],
+) -> tuple[Means, int]:
+    """Means over the queries that something answers, and how many these are."""
     by_group = np.ascontiguousarray(database[:, groups.order])
     means, answered = Means(), 0
-    most_labels = 1 if database_labels.ndim == 1 else int(database_labels.sum(axis=1).max())
-    for chunk in chunks(len(query_codes), len(groups.labels) + (n_bits + 1) * (most_labels + 1)):
+    # A row of grades, and histograms of all items and of each grade.
+    numbers = len(groups.labels) + (n_bits + 1) * (1 + most_labels(groups.labels))
+    for chunk in chunks(len(query_labels), numbers):
         grades = labels_in_common(query_labels[chunk], groups.labels)
         # A query that nothing answers has no place in any mean.
         chosen = grades.any(axis=1)
@@ -91,25 +134,7 @@ def evaluate_codes(
             relevant = by_grade.sum(axis=1)
             means.add(stable_values(words, database, groups, grades, items, relevant, ties, map_at))
         answered += len(chunk)
-    if not answered:
-        raise InputError(
-            f"got {len(query_codes)} queries, and none shares a label with any of the "
-            f"{len(database_codes)} database items; number both by the same classes"
-        )
-    return Scores(
-        map=float(means["map"]),
-        map_bounds=(float(means["pessimistic"]), float(means["optimistic"])),
-        ndcg=float(means["ndcg"]),
-        precision_recall=PrecisionRecall(precision=means["precision"], recall=means["recall"]),
-        precision_at={cutoff: float(means["precision_at", cutoff]) for cutoff in PRECISION_AT},
-        map_at={int(cutoff): float(means["map_at", cutoff]) for cutoff in map_at},
-        map_at_found={int(cutoff): float(means["map_at_found", cutoff]) for cutoff in map_at},
-        ties=ties,
-        n_bits=n_bits,
-        queries=len(query_codes),
-        queries_without_relevant=len(query_codes) - answered,
-        database=len(database_codes),
-    )
+    return means, answered
 
 
 def histogram_values(
@@ -167,28 +192,16 @@ def stable_values(
     return values
 
 
-class Means:
-    """Means over queries that arrive in chunks; NaN is left out."""
-
-    def __init__(self) -> None:
-        self._sums: dict[Any, Any] = {}
-        self._counts: dict[Any, Any] = {}
-
-    def add(self, values: dict[Any, Float[np.ndarray, "queries ..."]]) -> None:
-        for name, value in values.items():
-            self._sums[name] = self._sums.get(name, 0) + np.nansum(value, axis=0)
-            self._counts[name] = self._counts.get(name, 0) + (~np.isnan(value)).sum(axis=0)
-
-    def __getitem__(self, name: Any) -> Any:
-        with np.errstate(invalid="ignore"):
-            return self._sums[name] / self._counts[name]
-
-
 def chunks(n_queries: int, numbers_per_query: int) -> Iterator[Int64[np.ndarray, " chunk"]]:
     """Row numbers of the queries, a bounded amount of work at a time."""
     size = max(1, CHUNK // numbers_per_query)
     for start in range(0, n_queries, size):
         yield np.arange(start, min(start + size, n_queries))
+
+
+def most_labels(labels: Int64[np.ndarray, "groups *classes"]) -> int:
+    """The most labels that one image has, so the highest grade it can have for any query."""
+    return 1 if labels.ndim == 1 else int(labels.sum(axis=1).max())
 
 
 def check_options(ties: str, map_at: Sequence[int]) -> None:

@@ -3,18 +3,22 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+from jaxtyping import UInt8
+
 from orbithash.data import LabelledImages
 from orbithash.evaluation import evaluate_codes
 from orbithash.experiments.encoding import DeepSettings, deep_codes
 from orbithash.training import Epoch
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Trial:
-    """One candidate and how well its codes did on the validation images."""
+    """One candidate, trained from each seed."""
 
     settings: DeepSettings
-    map: float
+    codes: tuple[UInt8[np.ndarray, "n bytes"], ...]  # of all images, by seed
+    map: float  # on the validation images, mean over the seeds
 
 
 def run_trials(
@@ -23,31 +27,38 @@ def run_trials(
     n_bits: int,
     candidates: Sequence[DeepSettings],
     *,
-    seed: int,
+    seeds: Sequence[int],
     after_epoch: Callable[[Epoch], None] = lambda epoch: None,
 ) -> tuple[Trial, ...]:
-    """Train once with each candidate; validation images ask and training images answer.
+    """Train with each candidate from each seed and score it on the validation images.
 
-    The queries and the rest of the database are never looked at.
+    From one seed alone, a candidate that trains unstably may look best by luck.
     """
-    split, labels = dataset.split, dataset.labels
     trials = []
     for settings in candidates:
-        codes = deep_codes(dataset, method, n_bits, settings, seed=seed, after_epoch=after_epoch)
-        scores = evaluate_codes(
-            codes[split.validation],
-            codes[split.train],
-            labels[split.validation],
-            labels[split.train],
-            n_bits=n_bits,
+        codes = tuple(
+            deep_codes(dataset, method, n_bits, settings, seed=seed, after_epoch=after_epoch)
+            for seed in seeds
         )
-        trials.append(Trial(settings, scores.map))
+        maps = [validation_map(dataset, run, n_bits) for run in codes]
+        trials.append(Trial(settings, codes, float(np.mean(maps))))
     return tuple(trials)
 
 
-def best_settings(trials: Sequence[Trial]) -> DeepSettings:
-    """The candidate with the highest validation MAP; the first of equals."""
-    return max(trials, key=lambda trial: trial.map).settings
+def validation_map(
+    dataset: LabelledImages, codes: UInt8[np.ndarray, "n bytes"], n_bits: int
+) -> float:
+    """MAP where validation images ask and training images answer; no query is looked at."""
+    asking, answering = dataset.split.validation, dataset.split.train
+    labels = dataset.labels
+    return evaluate_codes(
+        codes[asking], codes[answering], labels[asking], labels[answering], n_bits=n_bits
+    ).map
+
+
+def best_trial(trials: Sequence[Trial]) -> Trial:
+    """The trial with the highest validation MAP; the first of equals."""
+    return max(trials, key=lambda trial: trial.map)
 
 
 def grid(

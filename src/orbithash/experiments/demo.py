@@ -2,8 +2,8 @@
 
 The comparison is fair by construction. All methods learn from the same training images. The deep
 ones share the network, its random start, the batches and the number of epochs; for each, margin
-and learning rate are chosen by the same number of trials on the validation images. Every method is
-run from several seeds, and the queries are asked only at the end.
+and learning rate are chosen by the same trials, on the validation images and from all seeds. Every
+method is run from the same seeds, and the queries are asked only at the end.
 """
 
 import platform
@@ -20,9 +20,9 @@ from jaxtyping import UInt8
 from orbithash.data import LabelledImages
 from orbithash.data.bundled import digits
 from orbithash.errors import InputError
-from orbithash.evaluation import evaluate_codes
-from orbithash.experiments.choosing import Trial, best_settings, grid, run_trials
-from orbithash.experiments.encoding import DeepSettings, deep_codes, shallow_codes
+from orbithash.evaluation import Scores, evaluate_codes
+from orbithash.experiments.choosing import Trial, best_trial, grid, run_trials
+from orbithash.experiments.encoding import DeepSettings, shallow_codes
 from orbithash.experiments.outcome import Comparison, Outcome
 from orbithash.experiments.report import write_report
 from orbithash.hashers import HASHERS
@@ -47,6 +47,9 @@ class DemoSettings:
     margins: tuple[float, ...] = (1 / 8, 1 / 4)  # as shares of the bits
     learning_rates: tuple[float, ...] = (0.003, 0.01)
 
+    def seeds(self) -> range:
+        return range(self.seed, self.seed + self.runs)
+
 
 def run_demo(
     folder: Path,
@@ -70,12 +73,15 @@ def compare(
     codes_folder: Path, dataset: LabelledImages, settings: DemoSettings, *, progress: Progress
 ) -> Comparison:
     """Run every method at every code length, and store the codes of each first run."""
-    trials = choose(dataset, settings, progress)
-    codes, skipped = encode(dataset, settings, trials, progress)
+    trials = train_networks(dataset, settings, progress)
+    codes = {case: list(best_trial(tried).codes) for case, tried in trials.items()}
+    shallow, skipped = fit_hashers(dataset, settings, progress)
+    codes |= shallow
+
     codes_folder.mkdir()
     outcomes = []
     for done, ((method, n_bits), runs) in enumerate(codes.items()):
-        progress("Search and score", done, len(codes))
+        progress("Store, search and score", done, len(codes))
         file = codes_folder / f"{method}-{n_bits}-bits.npz"
         store_codes(file, dataset, runs[0], n_bits)
         outcomes.append(
@@ -83,21 +89,12 @@ def compare(
                 method=method,
                 kind="deep" if method in DEEP_METHODS else "shallow",
                 n_bits=n_bits,
-                runs=tuple(
-                    evaluate_codes(
-                        run[dataset.split.query],
-                        run[dataset.split.database],
-                        dataset.labels[dataset.split.query],
-                        dataset.labels[dataset.split.database],
-                        n_bits=n_bits,
-                    )
-                    for run in runs
-                ),
+                runs=tuple(score(dataset, run, n_bits) for run in runs),
                 neighbours=search_codes(file, runs[0][dataset.split.query]),
                 trials=trials.get((method, n_bits), ()),
             )
         )
-    progress("Search and score", len(codes), len(codes))
+    progress("Store, search and score", len(codes), len(codes))
     return Comparison(
         dataset=dataset,
         outcomes=tuple(outcomes),
@@ -110,15 +107,15 @@ def compare(
     )
 
 
-def choose(
+def train_networks(
     dataset: LabelledImages, settings: DemoSettings, progress: Progress
 ) -> dict[tuple[str, int], tuple[Trial, ...]]:
-    """The validation trials of each deep method at each code length."""
-    stage = "Choose margins and rates"
-    base = DeepSettings(0.0, 0.0, settings.epochs, settings.images_per_class)
+    """Each deep method at each code length, trained with every candidate from every seed."""
     cases = [(method, n_bits) for method in DEEP_METHODS for n_bits in settings.n_bits]
-    n_trials = len(settings.margins) * len(settings.learning_rates)
-    total, steps = len(cases) * n_trials * settings.epochs, count(1)
+    n_candidates = len(settings.margins) * len(settings.learning_rates)
+    total = len(cases) * n_candidates * settings.runs * settings.epochs
+    steps = count(1)
+    base = DeepSettings(0.0, 0.0, settings.epochs, settings.images_per_class)
     return {
         (method, n_bits): run_trials(
             dataset,
@@ -129,47 +126,38 @@ def choose(
                 margins=[share * n_bits for share in settings.margins],
                 learning_rates=settings.learning_rates,
             ),
-            seed=settings.seed,
-            after_epoch=lambda epoch: progress(stage, next(steps), total),
+            seeds=settings.seeds(),
+            after_epoch=lambda epoch: progress("Train networks", next(steps), total),
         )
         for method, n_bits in cases
     }
 
 
-def encode(
-    dataset: LabelledImages,
-    settings: DemoSettings,
-    trials: dict[tuple[str, int], tuple[Trial, ...]],
-    progress: Progress,
+def fit_hashers(
+    dataset: LabelledImages, settings: DemoSettings, progress: Progress
 ) -> tuple[dict[tuple[str, int], list[UInt8[np.ndarray, "n bytes"]]], list[str]]:
-    """The codes of all images from each run of each method, and what could not be run."""
-    seeds = range(settings.seed, settings.seed + settings.runs)
-    codes: dict[tuple[str, int], list[np.ndarray]] = {}
-    total, steps = len(trials) * settings.runs * settings.epochs, count(1)
-    for (method, n_bits), tried in trials.items():
-        codes[method, n_bits] = [
-            deep_codes(
-                dataset,
-                method,
-                n_bits,
-                best_settings(tried),
-                seed=seed,
-                after_epoch=lambda epoch: progress("Train networks", next(steps), total),
-            )
-            for seed in seeds
-        ]
-    skipped = []
+    """The codes of each run of each shallow method, and which could not be run."""
     cases = [(method, n_bits) for method in HASHERS for n_bits in settings.n_bits]
+    codes, skipped = {}, []
     for done, (method, n_bits) in enumerate(cases):
         progress("Fit shallow methods", done, len(cases))
         try:
             codes[method, n_bits] = [
-                shallow_codes(dataset, method, n_bits, seed=seed) for seed in seeds
+                shallow_codes(dataset, method, n_bits, seed=seed) for seed in settings.seeds()
             ]
-        except InputError as error:
+        except InputError as error:  # more bits than 64 pixels can give, for some
             skipped.append(f"{method} at {n_bits} bits: {error}")
     progress("Fit shallow methods", len(cases), len(cases))
     return codes, skipped
+
+
+def score(dataset: LabelledImages, codes: UInt8[np.ndarray, "n bytes"], n_bits: int) -> Scores:
+    """Every query against the whole database."""
+    asking, answering = dataset.split.query, dataset.split.database
+    labels = dataset.labels
+    return evaluate_codes(
+        codes[asking], codes[answering], labels[asking], labels[answering], n_bits=n_bits
+    )
 
 
 def store_codes(

@@ -16,10 +16,9 @@ from matplotlib.ticker import PercentFormatter
 # Okabe and Ito, "Color Universal Design", 2008: without the yellow that vanishes on white, with a
 # grey, and with its black drawn in the page's ink, so that it shows on a dark page too.
 OKABE_ITO = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")  # colour is never the only difference
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # colour is never the only difference
 
 Theme = Literal["light", "dark"]
-THEMES: tuple[Theme, ...] = ("light", "dark")
 INK = {"light": "#1b1f24", "dark": "#e6e8eb"}
 GRID = {"light": "#d9dde3", "dark": "#3a414b"}
 PAPER = {"light": "#ffffff", "dark": "#1a1e24"}
@@ -65,20 +64,23 @@ def _empty_figure(title: str, theme: Theme) -> tuple[Figure, Axes]:
 
 
 def _draw(axes: Axes, curves: Sequence[Curve], *, strong: int, theme: Theme) -> None:
-    looks = zip(cycle((*OKABE_ITO, INK[theme])), cycle(MARKERS), strict=False)
-    for place, (curve, (colour, marker)) in enumerate(zip(curves, looks, strict=False)):
+    colours = (*OKABE_ITO, INK[theme])
+    strong = min(strong, len(colours) // 2)
+    for place, (curve, marker) in enumerate(zip(curves, cycle(MARKERS), strict=False)):
         is_strong = place < strong
+        # When the colours run out, those of the strong curves are not used again.
+        again, weak = divmod(place - strong, len(colours) - strong)
         axes.plot(
             curve.x,
             curve.y,
             label=curve.name,
-            color=colour,
+            color=colours[place] if is_strong else colours[strong + weak],
             marker=marker,
             markersize=5 if is_strong else 3.5,
             # A marker on every point of a fine curve would hide the line.
             markevery=max(1, len(curve.x) // 12),
             linewidth=2.4 if is_strong else 1.3,
-            linestyle="-" if is_strong else "--",
+            linestyle="-" if is_strong else ("--" if again == 0 else ":"),
             zorder=3 if is_strong else 2,
         )
 
@@ -96,7 +98,7 @@ def _finish(figure: Figure, axes: Axes, *, y_label: str, theme: Theme) -> str:
         spine.set_color(INK[theme])
     # Beneath the axes, where it covers no data.
     figure.legend(
-        loc="outside lower center", ncols=3, frameon=False, labelcolor=INK[theme], fontsize=9
+        loc="outside lower center", ncols=4, frameon=False, labelcolor=INK[theme], fontsize=9
     )
     text = io.StringIO()
     # A fixed salt and no date: the same curves give the same bytes.

@@ -106,6 +106,6 @@ def _outcome_values(outcome: Outcome) -> dict[str, object]:
         "map": outcome.map,
         "map_spread": outcome.map_spread,
         "map_bounds": outcome.map_bounds,
-        "trials": [asdict(trial) for trial in outcome.trials],
+        "trials": [{**asdict(trial.settings), "map": trial.map} for trial in outcome.trials],
         "runs": [json.loads(scores.to_json()) for scores in outcome.runs],
     }

@@ -2,8 +2,9 @@
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from PIL import Image
 
 from orbithash.experiments.figure import (
-    THEMES,
     Curve,
+    Theme,
     precision_at_figure,
     precision_recall_figure,
 )
@@ -77,9 +78,7 @@ def render_report(comparison: Comparison, *, seconds: float) -> str:
 
 def verdict(comparison: Comparison, n_bits: int) -> str:
     """The two best methods in a sentence that claims no more than the runs show."""
-    ranked = sorted(
-        (o for o in comparison.outcomes if o.n_bits == n_bits), key=lambda o: -o.map
-    )
+    ranked = sorted((o for o in comparison.outcomes if o.n_bits == n_bits), key=lambda o: -o.map)
     best = f"At {n_bits} bits {ranked[0].method} scores highest, {ranked[0].map:.3f}"
     if len(ranked) == 1:
         return f"{best}."
@@ -96,37 +95,25 @@ def pictures(comparison: Comparison) -> list[Picture]:
     drawn = []
     for n_bits in comparison.code_lengths():
         outcomes = [o for o in comparison.outcomes if o.n_bits == n_bits]
-        strong = sum(outcome.kind == "deep" for outcome in outcomes)
-        methods = ", ".join(outcome.method for outcome in outcomes)
+        draw = partial(
+            picture, n_bits=n_bits, strong=sum(outcome.kind == "deep" for outcome in outcomes)
+        )
         by_radius = [Curve(o.method, *o.recall_precision()) for o in outcomes]
         by_number = [Curve(o.method, *o.precision_at()) for o in outcomes]
-        drawn += [
-            Picture(
-                *(
-                    data_uri(
-                        precision_recall_figure(
-                            by_radius, n_bits=n_bits, strong=strong, theme=theme
-                        ).encode(),
-                        "image/svg+xml",
-                    )
-                    for theme in THEMES
-                ),
-                description=f"Precision-recall curve at {n_bits} bits of {methods}",
-            ),
-            Picture(
-                *(
-                    data_uri(
-                        precision_at_figure(
-                            by_number, n_bits=n_bits, strong=strong, theme=theme
-                        ).encode(),
-                        "image/svg+xml",
-                    )
-                    for theme in THEMES
-                ),
-                description=f"Precision at N at {n_bits} bits of {methods}",
-            ),
-        ]
+        drawn.append(draw(precision_recall_figure, by_radius, "Precision-recall curve"))
+        drawn.append(draw(precision_at_figure, by_number, "Precision at N"))
     return drawn
+
+
+def picture(
+    figure: Callable[..., str], curves: Sequence[Curve], name: str, *, n_bits: int, strong: int
+) -> Picture:
+    def themed(theme: Theme) -> str:
+        svg = figure(curves, n_bits=n_bits, strong=strong, theme=theme)
+        return data_uri(svg.encode(), "image/svg+xml")
+
+    methods = ", ".join(curve.name for curve in curves)
+    return Picture(themed("light"), themed("dark"), f"{name} at {n_bits} bits of {methods}")
 
 
 def chosen_queries(comparison: Comparison, outcome: Outcome) -> tuple[list[int], list[int]]:
@@ -139,7 +126,9 @@ def chosen_queries(comparison: Comparison, outcome: Outcome) -> tuple[list[int],
 
 def related_found(comparison: Comparison, outcome: Outcome) -> Bool[np.ndarray, "queries k"]:
     labels = comparison.dataset.labels
-    return labels[outcome.neighbours.ids] == labels[comparison.dataset.split.query][:, None]
+    asked = labels[comparison.dataset.split.query]
+    related: np.ndarray = labels[outcome.neighbours.ids] == asked[:, None]
+    return related
 
 
 def rows(comparison: Comparison, outcome: Outcome, queries: Sequence[int]) -> list[Row]:
@@ -147,16 +136,15 @@ def rows(comparison: Comparison, outcome: Outcome, queries: Sequence[int]) -> li
     dataset, neighbours = comparison.dataset, outcome.neighbours
     related = related_found(comparison, outcome)
 
-    def label(image: int) -> str:
-        return dataset.classes[dataset.labels[image]]
-
+    shown = [thumbnail(image) for image in dataset.images]
+    names = [dataset.classes[label] for label in dataset.labels]
     return [
         Row(
-            source=thumbnail(dataset.images[dataset.split.query[query]]),
-            label=label(dataset.split.query[query]),
+            source=shown[dataset.split.query[query]],
+            label=names[dataset.split.query[query]],
             found=tuple(
-                Thumbnail(thumbnail(dataset.images[image]), label(image), bool(is_related), int(d))
-                for image, is_related, d in zip(
+                Thumbnail(shown[image], names[image], bool(is_related), int(distance))
+                for image, is_related, distance in zip(
                     neighbours.ids[query], related[query], neighbours.distances[query], strict=True
                 )
             ),

@@ -77,29 +77,33 @@ def graded_histograms_reference(
 
 @njit(cache=True, parallel=True, nogil=True)
 def count_in_pairs(queries, database, starts, grades, together, items, by_grade):  # type: ignore[no-untyped-def]
-    """Count two neighbours with one increment, of a table of all pairs of distances.
+    """Count two neighbours with one increment, in a table of all pairs of distances.
 
-    This halves the increments, and hardly ever are two in a row to the same place, which would
-    make the second wait for the first.
+    This halves the increments, and seldom are two in a row to the same place, which would make
+    the second wait for the first. Where all codes of a class are equal they are: hence two
+    tables, in turn.
     """
     n_queries, n_distances = items.shape
     n, block = database.shape[1], max(PART, BLOCK_WORDS // database.shape[0])
     for task in prange((n_queries + together - 1) // together):
         distances = np.empty(PART, dtype=np.uint8)
         pairs = distances.view(np.uint16)
-        table = np.zeros(n_distances * 256, dtype=np.uint32)
+        tables = np.zeros((2, n_distances * 256), dtype=np.uint32)
+        first, second = tables[0], tables[1]
         for start in range(0, n, block):
             stop = min(start + block, n)
             for query in range(task * together, min((task + 1) * together, n_queries)):
                 for part in range(start, stop, PART):
                     end = min(part + PART, stop)
                     block_distances(queries, query, database, part, end, distances)
-                    for i in range((end - part) // 2):
-                        table[pairs[i]] += np.uint32(1)
-                    if (end - part) % 2:
-                        items[query, distances[end - part - 1]] += 1
+                    for i in range((end - part) // 4):
+                        first[pairs[2 * i]] += np.uint32(1)
+                        second[pairs[2 * i + 1]] += np.uint32(1)
+                    for i in range((end - part) // 4 * 4, end - part):
+                        items[query, distances[i]] += 1
                     count_answers(distances, part, end, starts, grades[query], by_grade[query])
-                empty_pairs(table, items[query])
+                empty_pairs(first, items[query])
+                empty_pairs(second, items[query])
 
 
 @njit(cache=True, parallel=True, nogil=True)
@@ -123,17 +127,23 @@ def count_singly(queries, database, starts, grades, together, items, by_grade): 
                         third[distances[4 * i + 2]] += np.uint32(1)
                         fourth[distances[4 * i + 3]] += np.uint32(1)
                     for i in range((end - part) // 4 * 4, end - part):
-                        first[distances[i]] += np.uint32(1)
+                        items[query, distances[i]] += 1
                     count_answers(distances, part, end, starts, grades[query], by_grade[query])
                 for distance in range(n_distances):
                     items[query, distance] += turns[:, distance].sum()
                 turns[:] = 0
 
 
-@njit(inline="always")
+@njit(cache=True, nogil=True)
 def count_answers(distances, part, end, starts, grades, by_grade):  # type: ignore[no-untyped-def]
     """Add the images `part` to `end` to the histogram of their group's grade."""
-    group = np.searchsorted(starts, part, side="right") - 1
+    group, beyond = 0, grades.size
+    while beyond - group > 1:  # bisect for the group of the first image
+        middle = (group + beyond) // 2
+        if starts[middle] <= part:
+            group = middle
+        else:
+            beyond = middle
     while group < grades.size and starts[group] < end:
         grade = grades[group]
         if grade > 0:
@@ -143,7 +153,7 @@ def count_answers(distances, part, end, starts, grades, by_grade):  # type: igno
         group += 1
 
 
-@njit(inline="always")
+@njit(cache=True, nogil=True)
 def empty_pairs(table, items):  # type: ignore[no-untyped-def]
     """Add both sides of every counted pair to `items` and set the table back to 0."""
     n_distances = items.size

@@ -110,7 +110,7 @@ def find_nearest(queries, database, capacity, together, distances, positions):  
             )
 
 
-@njit(inline="always")
+@njit(cache=True, nogil=True)
 def smallest(distances):  # type: ignore[no-untyped-def]
     least = distances[0]
     for i in range(distances.size):

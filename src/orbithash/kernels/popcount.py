@@ -20,12 +20,12 @@ def as_words(codes: UInt8[np.ndarray, "n bytes"]) -> UInt64[np.ndarray, "words n
     >>> as_words(np.array([[1, 2], [0, 3]], dtype=np.uint8))
     array([[513, 768]], dtype=uint64)
     """
-    n, n_bytes = codes.shape
-    n_words = -(-n_bytes // WORD_BYTES)
-    padded = np.zeros((n, n_words * WORD_BYTES), dtype=np.uint8)
-    padded[:, :n_bytes] = codes
-    # Which byte lands where in a word does not matter: popcount adds them all.
-    return np.ascontiguousarray(padded.view(np.uint64).T)
+    padding = -codes.shape[1] % WORD_BYTES
+    # Without padding, codes of one word are not even copied.
+    whole = np.pad(codes, ((0, 0), (0, padding))) if padding else np.ascontiguousarray(codes)
+    # Which byte lands where in a word does not matter: popcount adds them all. Arrays that are
+    # read-only or not aligned would be other types to numba, for which it compiles anew.
+    return np.require(whole.view(np.uint64).T, requirements=["C", "ALIGNED", "WRITEABLE"])
 
 
 def queries_per_task(n_queries: int, most: int) -> int:
@@ -45,7 +45,7 @@ def emit_popcount(typing_context: Any, word: Any) -> Any:
 popcount: Any = intrinsic(emit_popcount)
 
 
-@njit(inline="always")  # inlined, so that the type of `out` is known to the vectoriser
+@njit(cache=True, nogil=True)
 def block_distances(queries, query, database, start, stop, out):  # type: ignore[no-untyped-def]
     """Distances of one query to the images `start` to `stop`, into the beginning of `out`."""
     # Slices first: indices that numba knows to be positive load as vectors, others as gathers.

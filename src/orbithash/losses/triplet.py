@@ -35,7 +35,7 @@ class OrderAwareLinearTripletLoss(OrderAwareTripletLoss):
         margin: float | None = None,
         weighting: str = "ap",
         ties: str = "distance",
-        reduction: str = "weight",
+        reduction: str = "anchor",
     ) -> None:
         super().__init__(
             margin=margin, gamma=1, weighting=weighting, ties=ties, reduction=reduction

@@ -27,8 +27,6 @@ class PrecisionRecall:
             and np.array_equal(self.recall, other.recall, equal_nan=True)
         )
 
-    __hash__ = None  # type: ignore[assignment]  # arrays may change
-
 
 @dataclass(frozen=True)
 class Scores:

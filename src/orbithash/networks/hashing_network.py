@@ -40,7 +40,8 @@ class HashingNetwork(nn.Module):
     def forward(
         self, images: Float[Tensor, "n channels height width"]
     ) -> Float[Tensor, "n {self.hash_layer.out_features}"]:
-        return self.hash_layer(self.backbone(images)).sigmoid()
+        embeddings: Tensor = self.hash_layer(self.backbone(images)).sigmoid()
+        return embeddings
 
 
 @torch.inference_mode()
@@ -54,6 +55,6 @@ def embed(
     was_training = network.training
     network.eval()
     try:
-        return torch.cat([network(batch) for batch in images.split(batch_size)])
+        return torch.cat([network(batch) for batch in torch.split(images, batch_size)])
     finally:
         network.train(was_training)

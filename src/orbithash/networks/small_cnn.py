@@ -7,25 +7,26 @@ from torch import Tensor, nn
 class SmallCNN(nn.Module):
     """Two convolutions and a hidden layer, for images of 8 × 8 pixels or a little more."""
 
-    n_features = 128
+    n_features = 64
 
     def __init__(self, channels: int = 1) -> None:
         super().__init__()
         self.layers = nn.Sequential(
-            nn.Conv2d(channels, 16, kernel_size=3, padding=1),
-            nn.BatchNorm2d(16),
+            nn.Conv2d(channels, 8, kernel_size=3, padding=1),
+            nn.BatchNorm2d(8),
             nn.ReLU(),
             # To 4 × 4 whatever the image's size, so that the hidden layer always fits.
             nn.AdaptiveMaxPool2d(4),
-            nn.Conv2d(16, 32, kernel_size=3, padding=1),
-            nn.BatchNorm2d(32),
+            nn.Conv2d(8, 16, kernel_size=3, padding=1),
+            nn.BatchNorm2d(16),
             nn.ReLU(),
             nn.Flatten(),
-            nn.Linear(32 * 4 * 4, self.n_features),
+            nn.Linear(16 * 4 * 4, self.n_features),
             nn.ReLU(),
         )
 
     def forward(
         self, images: Float[Tensor, "n channels height width"]
     ) -> Float[Tensor, "n {self.n_features}"]:
-        return self.layers(images)
+        features: Tensor = self.layers(images)
+        return features

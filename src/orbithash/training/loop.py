@@ -49,7 +49,10 @@ def train(
     loop itself draws nothing. `after_epoch` may score, save or show progress.
     """
     optimizer = torch.optim.Adam(
-        network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
+        network.parameters(),
+        lr=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+        fused=True,
     )
     network.train()
     history = []

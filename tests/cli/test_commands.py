@@ -1,0 +1,64 @@
+import subprocess
+import sys
+
+import pytest
+
+from orbithash import __version__
+from orbithash.cli import run
+
+
+def test_version_is_printed(capsys):
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"orbithash {__version__}\n"
+
+
+def test_list_shows_every_registry(capsys):
+    assert run(["list"]) == 0
+    out = capsys.readouterr().out
+    for name in ("order-aware", "triplet", "lsh", "small-cnn", "digits", "exact"):
+        assert name in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["dmeo"], "dmeo"),
+        (["demo", "--fast"], "--fast"),
+        (["demo", "--seed", "one"], "--seed"),
+        (["demo", "--seed", "-1"], "--seed"),
+    ],
+)
+def test_wrong_usage_is_one_line_on_stderr_and_exit_code_2(capsys, arguments, complaint):
+    assert run(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert complaint in captured.err
+    assert len(captured.err.splitlines()) == 1
+
+
+def test_without_a_command_the_help_is_shown(capsys):
+    assert run([]) == 2
+    assert "demo" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["demo", "--help"], ["--version"]])
+def test_help_does_not_wait_for_torch(arguments):
+    program = (
+        "import sys; from orbithash.cli import run; code = run(sys.argv[1:]); "
+        "heavy = {'torch', 'numba', 'sklearn', 'matplotlib'} & set(sys.modules); "
+        "sys.exit(f'imported {heavy}' if heavy else code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_module_is_the_command():
+    done = subprocess.run(
+        [sys.executable, "-m", "orbithash", "--version"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == f"orbithash {__version__}\n"

@@ -1,0 +1,61 @@
+from functools import partial
+
+import pytest
+
+from orbithash.cli import run
+from orbithash.experiments import demo
+from orbithash.hashers import HASHERS
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """The same way with as little of everything as there can be."""
+    small = partial(
+        demo.DemoSettings, n_bits=(8,), runs=1, epochs=1, margins=(0.25,), learning_rates=(0.01,)
+    )
+    monkeypatch.setattr(demo, "DemoSettings", small)
+    monkeypatch.setattr(demo, "HASHERS", {"lsh": HASHERS["lsh"]})
+
+
+def test_demo_prints_the_table_the_report_and_the_next_command(tmp_path, capsys):
+    out = tmp_path / "new" / "report"
+    assert run(["demo", "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    for expected in ("order-aware", "triplet", "lsh", "8 bits", "bounds", "orbithash list"):
+        assert expected in printed
+    assert str(out / "report.html") in printed
+    assert (out / "report.html").exists()
+    assert [path.name for path in out.parent.iterdir()] == ["report"]
+
+
+def test_demo_replaces_its_own_report_only_when_forced(tmp_path, capsys):
+    assert run(["demo", "--out", str(tmp_path / "report")]) == 0
+    page = tmp_path / "report" / "report.html"
+    page.write_text("mine")
+    capsys.readouterr()
+    assert run(["demo", "--out", str(tmp_path / "report")]) == 2
+    error = capsys.readouterr().err
+    assert "add --force" in error
+    assert len(error.splitlines()) == 1
+    assert page.read_text() == "mine"
+    assert run(["demo", "--out", str(tmp_path / "report"), "--force"]) == 0
+    assert page.read_text() != "mine"
+
+
+def test_a_failed_demo_leaves_nothing_and_its_error_is_not_hidden(tmp_path, monkeypatch):
+    def fail(*args, **options):
+        raise RuntimeError("no luck")
+
+    monkeypatch.setattr(demo, "write_report", fail)
+    with pytest.raises(RuntimeError, match="no luck"):
+        run(["demo", "--out", str(tmp_path / "report")])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupted_demo_leaves_nothing(tmp_path, monkeypatch, capsys):
+    def interrupt(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo, "write_report", interrupt)
+    assert run(["demo", "--out", str(tmp_path / "report")]) != 0
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,61 @@
+import pytest
+
+from orbithash.cli.output import whole_folder
+from orbithash.errors import InputError
+
+
+def write(out, *, force=False, text="new"):
+    with whole_folder(out, contents={"page"}, force=force) as folder:
+        (folder / "page").write_text(text)
+
+
+def test_the_folder_appears_when_the_block_ends_well(tmp_path):
+    out = tmp_path / "a" / "b"
+    with whole_folder(out, contents={"page"}, force=False) as folder:
+        (folder / "page").write_text("new")
+        assert not out.exists()
+    assert (out / "page").read_text() == "new"
+    assert [path.name for path in out.parent.iterdir()] == ["b"]
+
+
+def test_a_failure_leaves_the_old_folder_as_it_was(tmp_path):
+    def write_half():
+        with whole_folder(tmp_path / "out", contents={"page"}, force=True) as folder:
+            (folder / "page").write_text("half")
+            raise RuntimeError("full disk")
+
+    write(tmp_path / "out", text="old")
+    with pytest.raises(RuntimeError, match="full disk"):
+        write_half()
+    assert (tmp_path / "out" / "page").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_an_existing_folder_is_kept_unless_forced(tmp_path):
+    write(tmp_path / "out", text="old")
+    with pytest.raises(InputError, match="add --force"):
+        write(tmp_path / "out")
+    write(tmp_path / "out", force=True)
+    assert (tmp_path / "out" / "page").read_text() == "new"
+
+
+def test_an_empty_folder_may_be_filled(tmp_path):
+    (tmp_path / "out").mkdir()
+    write(tmp_path / "out")
+    assert (tmp_path / "out" / "page").read_text() == "new"
+
+
+def test_even_force_keeps_files_of_others(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.tex").write_text("years of work")
+    with pytest.raises(InputError, match=r"holds 'thesis.tex'"):
+        write(tmp_path / "out", force=True)
+    assert (tmp_path / "out" / "thesis.tex").read_text() == "years of work"
+
+
+def test_a_file_is_not_a_folder(tmp_path):
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(InputError, match="is not a folder"):
+        write(tmp_path / "out", force=True)
+    with pytest.raises(InputError, match="cannot write"):
+        write(tmp_path / "out" / "inside")
