@@ -1,0 +1,35 @@
+"""Shallow methods: scikit-learn estimators from features to bits."""
+
+from orbithash.hashers.base import Hasher
+from orbithash.hashers.binary_reconstructive import BinaryReconstructiveEmbedding
+from orbithash.hashers.iterative_quantization import IterativeQuantization
+from orbithash.hashers.kernel_supervised import KernelSupervisedHashing
+from orbithash.hashers.minimal_loss import MinimalLossHashing
+from orbithash.hashers.principal_components import PrincipalComponentSigns
+from orbithash.hashers.random_hyperplanes import RandomHyperplanes
+from orbithash.hashers.spectral import SpectralHashing
+from orbithash.hashers.supervised_discrete import SupervisedDiscreteHashing
+
+__all__ = [
+    "HASHERS",
+    "BinaryReconstructiveEmbedding",
+    "Hasher",
+    "IterativeQuantization",
+    "KernelSupervisedHashing",
+    "MinimalLossHashing",
+    "PrincipalComponentSigns",
+    "RandomHyperplanes",
+    "SpectralHashing",
+    "SupervisedDiscreteHashing",
+]
+
+HASHERS: dict[str, type[Hasher]] = {
+    "lsh": RandomHyperplanes,
+    "pca": PrincipalComponentSigns,
+    "sh": SpectralHashing,
+    "itq": IterativeQuantization,
+    "bre": BinaryReconstructiveEmbedding,
+    "mlh": MinimalLossHashing,
+    "ksh": KernelSupervisedHashing,
+    "sdh": SupervisedDiscreteHashing,
+}

@@ -1,0 +1,179 @@
+"""BRE: binary reconstructive embeddings."""
+
+import logging
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from sklearn.preprocessing import normalize as unit_rows
+from sklearn.utils import check_random_state
+
+from orbithash.hashers.base import Hasher, squash
+from orbithash.hashers.labels import dissimilar_pairs, memberships, similar_pairs
+
+logger = logging.getLogger("orbithash")
+
+NEAREST = 0.05  # share of the unlabelled pairs that count as neighbours, at distance 0
+
+
+class BinaryReconstructiveEmbedding(Hasher):
+    """Hyperplanes whose Hamming distances reproduce the distances of training pairs.
+
+    With labels (the supervised form) similar pairs are to be at distance 0 and others at 1, where
+    1 means all bits; half of the pairs are similar. Without labels the distance is half the squared
+    Euclidean one of centred unit vectors, at most 1, and 0 for the nearest twentieth of the pairs.
+
+    Every bit is the sign of a weighted sum of inner products with landmarks of its own, random
+    training vectors. What is minimised is the sum over pairs of squared differences of distances,
+    exactly in one weight at a time: the bits change only where the weight passes a row's
+    threshold, so one sort of the thresholds gives the objective at every value of the weight.
+    `objective_` holds its mean before the first pass over the weights and after each.
+
+    Kulis and Darrell, "Learning to Hash with Binary Reconstructive Embeddings", NIPS 2009.
+
+    Args:
+        n_training: so many rows, drawn at random, are learned from.
+        n_pairs: so many random pairs per such row.
+    """
+
+    def __init__(
+        self,
+        n_bits: int = 32,
+        *,
+        n_training: int = 2000,
+        n_pairs: int = 50,
+        n_landmarks: int = 50,
+        n_passes: int = 2,
+        normalize: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        self.n_bits = n_bits
+        self.n_training, self.n_pairs = n_training, n_pairs
+        self.n_landmarks, self.n_passes = n_landmarks, n_passes
+        self.normalize, self.random_state = normalize, random_state
+
+    def fit(self, X: Any, y: Any = None) -> "BinaryReconstructiveEmbedding":
+        X = self._training_features(X)
+        rng = check_random_state(self.random_state)
+        self.mean_ = X.mean(axis=0)
+        rows = rng.permutation(len(X))[: self.n_training]
+        directions = unit_rows(X[rows] - self.mean_)
+        n_pairs = self.n_pairs * len(rows)
+        if y is None:
+            pairs, targets = distances_of_vectors(directions, n_pairs, rng)
+        else:
+            pairs, targets = distances_of_labels(memberships(X, y)[rows], n_pairs, rng)
+        self.hyperplanes_ = self._descend(directions, pairs, targets, rng)
+        return self
+
+    def project(self, X: Any) -> Float[np.ndarray, "n bits"]:
+        return squash((self._new_features(X) - self.mean_) @ self.hyperplanes_)
+
+    def _descend(
+        self,
+        X: Float[np.ndarray, "n features"],
+        pairs: Int[np.ndarray, "2 pairs"],
+        targets: Float[np.ndarray, " pairs"],
+        rng: np.random.RandomState,
+    ) -> Float[np.ndarray, "features bits"]:
+        landmarks = [rng.permutation(len(X))[: self.n_landmarks] for _ in range(self.n_bits)]
+        weights = rng.standard_normal((self.n_bits, len(landmarks[0])))
+        hyperplanes = np.stack([w @ X[rows] for w, rows in zip(weights, landmarks, strict=True)])
+        bits = X @ hyperplanes.T > 0
+        distances = (bits[pairs[0]] != bits[pairs[1]]).mean(axis=1)
+        self.objective_ = [float(((targets - distances) ** 2).mean())]
+        for round_ in range(self.n_passes):
+            for bit in rng.permutation(self.n_bits):
+                before = bits[:, bit]
+                others = distances - (before[pairs[0]] != before[pairs[1]]) / self.n_bits
+                # What a pair adds to the objective if its bits differ, against when they agree.
+                costs = 1 / self.n_bits**2 - 2 * (targets - others) / self.n_bits
+                kernel = X @ X[landmarks[bit]].T
+                after = descend_bit(weights[bit], kernel, pairs, costs, rng)
+                bits[:, bit] = after
+                distances = others + (after[pairs[0]] != after[pairs[1]]) / self.n_bits
+            self.objective_.append(float(((targets - distances) ** 2).mean()))
+            logger.info(
+                "BRE: pass %d of %d, objective %.4f", round_ + 1, self.n_passes, self.objective_[-1]
+            )
+        return np.stack([w @ X[rows] for w, rows in zip(weights, landmarks, strict=True)], axis=1)
+
+
+def distances_of_vectors(
+    directions: Float[np.ndarray, "n features"], n_pairs: int, rng: np.random.RandomState
+) -> tuple[Int[np.ndarray, "2 {n_pairs}"], Float[np.ndarray, " {n_pairs}"]]:
+    """Random pairs of unit vectors and the distances wanted of their codes."""
+    one = rng.randint(len(directions), size=n_pairs)
+    other = (one + rng.randint(1, len(directions), size=n_pairs)) % len(directions)
+    cosines = np.einsum("pf,pf->p", directions[one], directions[other])
+    targets = np.clip(1 - cosines, 0, 1)
+    targets[targets <= np.quantile(targets, NEAREST)] = 0
+    return np.stack([one, other]), targets
+
+
+def distances_of_labels(
+    members: Bool[np.ndarray, "n classes"], n_pairs: int, rng: np.random.RandomState
+) -> tuple[Int[np.ndarray, "2 {n_pairs}"], Float[np.ndarray, " {n_pairs}"]]:
+    """Random pairs, half of them similar, and the distances wanted of their codes."""
+    n_similar = n_pairs // 2
+    similar = similar_pairs(members, n_similar, rng)
+    dissimilar = dissimilar_pairs(members, n_pairs - n_similar, rng)
+    return np.concatenate([similar, dissimilar]).T, (np.arange(n_pairs) >= n_similar).astype(float)
+
+
+def descend_bit(
+    weights: Float[np.ndarray, " landmarks"],
+    kernel: Float[np.ndarray, "n landmarks"],
+    pairs: Int[np.ndarray, "2 pairs"],
+    costs: Float[np.ndarray, " pairs"],
+    rng: np.random.RandomState,
+) -> Bool[np.ndarray, " n"]:
+    """Set each weight of one bit to its best value in turn, in place; return the bits."""
+    projections = kernel @ weights
+    for landmark in rng.permutation(len(weights)):
+        column = kernel[:, landmark]
+        rest = projections - weights[landmark] * column
+        weights[landmark] = best_weight(weights[landmark], column, rest, pairs, costs)
+        projections = rest + weights[landmark] * column
+    bits: np.ndarray = kernel @ weights > 0
+    return bits
+
+
+def best_weight(
+    weight: float,
+    column: Float[np.ndarray, " n"],
+    rest: Float[np.ndarray, " n"],
+    pairs: Int[np.ndarray, "2 pairs"],
+    costs: Float[np.ndarray, " pairs"],
+) -> float:
+    """The w at which the pairs that differ in `rest + w * column > 0` cost least in sum.
+
+    `weight` is what it is now, and stays if nothing is better.
+    """
+    turning = column != 0  # where it is 0, w changes nothing
+    thresholds = np.divide(-rest, column, out=np.full_like(rest, np.inf), where=turning)
+    order = np.argsort(thresholds)
+    places = np.empty_like(order)
+    places[order] = np.arange(len(order))
+    thresholds = thresholds[order][: turning.sum()]
+    if not len(thresholds):
+        return weight
+
+    # From w = -inf upwards the rows turn in order. A pair's cost comes (or goes, if the two differ
+    # at first) when its first row turns, and is as before when its second one does.
+    bits = np.where(turning, column < 0, rest > 0)
+    changes = np.where(bits[pairs[0]] == bits[pairs[1]], costs, -costs)
+    first, second = np.sort(places[pairs], axis=0)
+    steps = np.bincount(first, changes, len(bits)) - np.bincount(second, changes, len(bits))
+    values = np.concatenate([[0], steps.cumsum()[: len(thresholds)]])  # by number of rows turned
+    now = values[np.searchsorted(thresholds, weight)]
+    values[1:-1][np.diff(thresholds) <= 0] = np.inf  # rows that turn together
+
+    best = int(np.argmin(values))
+    if values[best] >= now:
+        return weight
+    if best == 0:
+        return float(thresholds[0] - 1)
+    if best == len(thresholds):
+        return float(thresholds[-1] + 1)
+    return float((thresholds[best - 1] + thresholds[best]) / 2)

@@ -1,0 +1,48 @@
+"""ITQ: iterative quantization."""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from sklearn.utils import check_random_state
+
+from orbithash.hashers.base import Hasher, squash
+from orbithash.hashers.principal_components import one_component_per_bit
+
+
+class IterativeQuantization(Hasher):
+    """PCA, then the rotation that brings the projections nearest to ±1.
+
+    Gong and Lazebnik, "Iterative Quantization: A Procrustean Approach to Learning Binary
+    Codes", CVPR 2011.
+    """
+
+    def __init__(
+        self,
+        n_bits: int = 32,
+        *,
+        n_iter: int = 50,
+        normalize: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        self.n_bits, self.n_iter = n_bits, n_iter
+        self.normalize, self.random_state = normalize, random_state
+
+    def fit(self, X: Any, y: Any = None) -> "IterativeQuantization":
+        X = self._training_features(X)
+        rng = check_random_state(self.random_state)
+        self.pca_ = one_component_per_bit(X, self.n_bits, rng)
+        V = self.pca_.transform(X)
+        R = np.linalg.qr(rng.standard_normal((self.n_bits, self.n_bits)))[0].astype(V.dtype)
+        self.quantization_errors_ = np.empty(self.n_iter)
+        for iteration in range(self.n_iter):
+            B = np.where(V @ R > 0, 1, -1).astype(V.dtype)
+            self.quantization_errors_[iteration] = ((B - V @ R) ** 2).sum()
+            # Procrustes: the best rotation towards the codes we have now.
+            U, _, Wt = np.linalg.svd(V.T @ B)
+            R = U @ Wt
+        self.rotation_ = R
+        return self
+
+    def project(self, X: Any) -> Float[np.ndarray, "n bits"]:
+        return squash(self.pca_.transform(self._new_features(X)) @ self.rotation_)
