@@ -66,10 +66,10 @@ def extract_features(
 
     shards = ShardFolder(out.with_name(out.name + ".partial"), made_with=made_with, force=force)
     n_computed = fill(shards, images, backbone, batch_size=batch_size, progress=progress)
-    done = [shards.read(number) for number in range(n_shards(images))]
-    unreadable = list_unreadable(images, done)
+    everything = joined([shards.read(number) for number in range(n_shards(images))])
+    unreadable = list_unreadable(images, everything)
     write_unreadable(unreadable, out)
-    data = together(images, done, made_with)
+    data = labelled(images, everything, made_with)
     write_features(data, out)
     shards.remove()
     return Extraction(len(data), n_computed, len(unreadable), time.perf_counter() - started)
@@ -109,8 +109,7 @@ def fill(
     """Compute the shards that are not there yet; return how many images gave features."""
     missing = [number for number in range(n_shards(images)) if number not in shards]
     rows = {number: shard_rows(images, number) for number in missing}
-    n_missing = sum(len(part) for part in rows.values())
-    done = len(images) - n_missing
+    done = len(images) - sum(len(part) for part in rows.values())
     progress(done, len(images))
     backbone.eval()
     backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -123,21 +122,35 @@ def fill(
     n_computed = 0
     with closing(contents):
         for number in missing:
-            features, readable, reasons = [], [], []
             # Batches end where shards do, so that stopping a run cannot change the last digits.
+            parts = []
             for batch in batches(islice(contents, len(rows[number])), batch_size):
-                pixels = [item for item in batch if isinstance(item, np.ndarray)]
-                if pixels:
-                    features.append(features_of(backbone, np.stack(pixels)))
-                readable += [isinstance(item, np.ndarray) for item in batch]
-                reasons += [item.reason for item in batch if not isinstance(item, np.ndarray)]
+                parts.append(described(batch, backbone))
                 done += len(batch)
                 progress(done, len(images))
-            empty = np.empty((0, backbone.n_features), np.float32)
-            shard = Shard(np.concatenate([empty, *features]), np.array(readable), tuple(reasons))
+            shard = joined(parts)
             shards.write(number, shard)
             n_computed += len(shard.features)
     return n_computed
+
+
+def described(batch: list[Pixels | UnreadableImageError], backbone: PhotoBackbone) -> Shard:
+    pixels = [item for item in batch if isinstance(item, np.ndarray)]
+    return Shard(
+        features=features_of(backbone, np.stack(pixels))
+        if pixels
+        else np.empty((0, backbone.n_features), np.float32),
+        readable=np.array([isinstance(item, np.ndarray) for item in batch]),
+        reasons=tuple(item.reason for item in batch if isinstance(item, UnreadableImageError)),
+    )
+
+
+def joined(shards: list[Shard]) -> Shard:
+    return Shard(
+        features=np.concatenate([shard.features for shard in shards]),
+        readable=np.concatenate([shard.readable for shard in shards]),
+        reasons=tuple(reason for shard in shards for reason in shard.reasons),
+    )
 
 
 @torch.inference_mode()
@@ -150,19 +163,19 @@ def features_of(
     return np.asarray(backbone(batch).cpu().numpy())
 
 
-def together(images: ImageFiles, shards: list[Shard], made_with: str) -> LabelledFeatures:
-    """All shards as one, with the labels and the split of the images that could be read."""
-    readable = np.concatenate([shard.readable for shard in shards])
+def labelled(images: ImageFiles, shard: Shard, made_with: str) -> LabelledFeatures:
+    """The features with the labels and the split of the images that could be read."""
+    readable = shard.readable
     if not readable.any():
         raise InputError(
             f"none of the {len(images)} images in {images.root} can be read; the first: "
-            f"{images.paths[0]}: {shards[0].reasons[0]}"
+            f"{images.paths[0]}: {shard.reasons[0]}"
         )
     new_row = np.cumsum(readable) - 1
     parts = (images.split.train, images.split.query, images.split.database)
     labels = images.labels[readable]
     return LabelledFeatures(
-        features=np.concatenate([shard.features for shard in shards]),
+        features=shard.features,
         labels=labels.astype(np.int64) if labels.ndim == 1 else labels.astype(bool),
         split=Split(*(new_row[part[readable[part]]] for part in parts)),
         paths=tuple(images.paths[row] for row in np.flatnonzero(readable)),
@@ -171,13 +184,9 @@ def together(images: ImageFiles, shards: list[Shard], made_with: str) -> Labelle
     )
 
 
-def list_unreadable(images: ImageFiles, shards: list[Shard]) -> list[tuple[str, str]]:
-    readable = np.concatenate([shard.readable for shard in shards])
-    reasons = [reason for shard in shards for reason in shard.reasons]
-    return [
-        (images.paths[row], reason)
-        for row, reason in zip(np.flatnonzero(~readable), reasons, strict=True)
-    ]
+def list_unreadable(images: ImageFiles, shard: Shard) -> list[tuple[str, str]]:
+    rows = np.flatnonzero(~shard.readable)
+    return [(images.paths[row], why) for row, why in zip(rows, shard.reasons, strict=True)]
 
 
 def write_unreadable(unreadable: list[tuple[str, str]], out: Path) -> None:

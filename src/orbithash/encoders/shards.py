@@ -87,5 +87,8 @@ def changed_settings(before: str, now: str) -> str:
     >>> changed_settings('{"backbone": "a", "view": 1}', '{"backbone": "b", "view": 1}')
     'backbone'
     """
-    old, new = json.loads(before), json.loads(now)
-    return " and ".join(name for name in new if old.get(name) != new[name])
+    try:
+        old = dict(json.loads(before))
+    except (TypeError, ValueError):  # somebody else's note
+        old = {}
+    return " and ".join(name for name, value in json.loads(now).items() if old.get(name) != value)
