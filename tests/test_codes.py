@@ -58,7 +58,7 @@ def test_bits_that_are_not_boolean_are_refused():
 
 
 def test_codes_with_too_many_bytes_are_refused():
-    with pytest.raises(CodeLengthError, match="got codes of 3 bytes where 16 bits need 2"):
+    with pytest.raises(CodeLengthError, match="the codes have 3 bytes where 16 bits need 2"):
         check_codes(np.zeros((2, 3), dtype=np.uint8), 16)
 
 

@@ -59,8 +59,8 @@ def unpack(codes: np.ndarray, n_bits: int) -> Bool[np.ndarray, "n bits"]:
     return np.unpackbits(codes, axis=1, count=n_bits).view(np.bool_)
 
 
-def check_codes(codes: np.ndarray, n_bits: int) -> None:
-    """Raise unless these are codes of `n_bits` bits."""
+def check_codes(codes: np.ndarray, n_bits: int, name: str = "the") -> None:
+    """Raise unless these are codes of `n_bits` bits; `name` says whose in the message."""
     check_n_bits(n_bits)
     if codes.ndim != 2 or codes.dtype != np.uint8:
         raise InputError(
@@ -69,7 +69,7 @@ def check_codes(codes: np.ndarray, n_bits: int) -> None:
         )
     expected = code_bytes(n_bits)
     if codes.shape[1] != expected:
-        raise CodeLengthError(got=codes.shape[1], expected=expected, n_bits=n_bits)
+        raise CodeLengthError(name, got=codes.shape[1], expected=expected, n_bits=n_bits)
     padding = 8 * expected - n_bits
     # A stray bit would add to every distance without showing in the bits.
     if padding and np.any(codes[:, -1] & ((1 << padding) - 1)):
@@ -81,8 +81,11 @@ def check_codes(codes: np.ndarray, n_bits: int) -> None:
 
 def check_n_bits(n_bits: int) -> None:
     """Raise unless codes may have this many bits."""
-    if not MIN_BITS <= n_bits <= MAX_BITS:
-        raise InputError(f"got {n_bits} bits; codes have {MIN_BITS} to {MAX_BITS}")
+    if not isinstance(n_bits, int | np.integer) or not MIN_BITS <= n_bits <= MAX_BITS:
+        raise InputError(
+            f"got n_bits={n_bits!r}; codes have {MIN_BITS} to {MAX_BITS} bits: pass the number "
+            "that the encoder was made with"
+        )
 
 
 def code_bytes(n_bits: int) -> int:

@@ -21,9 +21,9 @@ class InputError(HashingError, ValueError):
 class CodeLengthError(InputError):
     """Two sets of codes disagree on the number of bytes."""
 
-    def __init__(self, *, got: int, expected: int, n_bits: int) -> None:
+    def __init__(self, name: str, *, got: int, expected: int, n_bits: int) -> None:
         super().__init__(
-            f"got codes of {got} bytes where {n_bits} bits need {expected}; "
+            f"{name} codes have {got} bytes where {n_bits} bits need {expected}; "
             "encode queries and database with the same encoder and pass its number of bits"
         )
 

@@ -41,8 +41,8 @@ def labels_in_common(
     return common.astype(np.int32)
 
 
-def check_labels(labels: np.ndarray, n: int, name: str) -> Int64[np.ndarray, "n *classes"]:
-    """Labels of `n` images as integers, or an error that names whose labels are wrong."""
+def check_labels(labels: np.ndarray, n: int, name: str) -> Shaped[np.ndarray, "n *classes"]:
+    """Labels of `n` images as integers or a bool table, or an error that names whose they are."""
     if labels.ndim not in (1, 2) or labels.dtype.kind not in "biuf":
         raise InputError(
             f"got {name} labels of shape {labels.shape} and type {labels.dtype}; pass integers "
@@ -52,7 +52,7 @@ def check_labels(labels: np.ndarray, n: int, name: str) -> Int64[np.ndarray, "n 
         raise InputError(
             f"got {len(labels)} {name} labels for {n} {name} codes; pass one row of labels per code"
         )
-    if labels.ndim == 1 and labels.dtype.kind == "f":
+    if labels.ndim == 1 and labels.dtype.kind in "bf":
         raise InputError(
             f"got {name} labels of type {labels.dtype}; number the classes with integers"
         )
@@ -61,12 +61,12 @@ def check_labels(labels: np.ndarray, n: int, name: str) -> Int64[np.ndarray, "n 
             f"got {name} labels of shape {labels.shape} that are not all 0 or 1; mark each "
             "image's classes with 1, or pass one class number per image in shape (images,)"
         )
-    return labels.astype(np.int64)
+    return labels.astype(np.int64 if labels.ndim == 1 else np.bool_)
 
 
 def check_same_kind(
-    query_labels: Int[np.ndarray, "queries *query_classes"],
-    database_labels: Int[np.ndarray, "database *database_classes"],
+    query_labels: Shaped[np.ndarray, "queries *query_classes"],
+    database_labels: Shaped[np.ndarray, "database *database_classes"],
 ) -> None:
     """Raise unless labels of queries and database can be compared."""
     if query_labels.shape[1:] != database_labels.shape[1:]:
@@ -85,13 +85,13 @@ class LabelGroups:
     `order[starts[g] : starts[g + 1]]` and its labels are `labels[g]`.
     """
 
-    labels: Int64[np.ndarray, "groups *classes"]
+    labels: Shaped[np.ndarray, "groups *classes"]
     group: Int64[np.ndarray, " n"]
     order: Int64[np.ndarray, " n"]
     starts: Int64[np.ndarray, " groups_and_end"]
 
 
-def group_by_labels(labels: Int64[np.ndarray, "n *classes"]) -> LabelGroups:
+def group_by_labels(labels: Shaped[np.ndarray, "n *classes"]) -> LabelGroups:
     """Gather images whose labels are the same.
 
     >>> groups = group_by_labels(np.array([7, 3, 7]))
@@ -108,7 +108,7 @@ def group_by_labels(labels: Int64[np.ndarray, "n *classes"]) -> LabelGroups:
     return LabelGroups(labels=labels[order[begins]], group=group, order=order, starts=starts)
 
 
-def sortable(labels: Int64[np.ndarray, "n *classes"]) -> Int[np.ndarray, " n"]:
+def sortable(labels: Shaped[np.ndarray, "n *classes"]) -> Int[np.ndarray, " n"]:
     """Numbers that are equal where the labels are, in the type that sorts fastest."""
     if labels.ndim == 2:
         # Rows are compared byte by byte, so eight labels to a byte.

@@ -57,5 +57,5 @@ def test_an_interrupted_demo_leaves_nothing(tmp_path, monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(demo, "write_report", interrupt)
-    assert run(["demo", "--out", str(tmp_path / "report")]) != 0
+    assert run(["demo", "--out", str(tmp_path / "report")]) == 1
     assert list(tmp_path.iterdir()) == []

@@ -160,7 +160,7 @@ CODES, LABELS = np.zeros((3, 2), dtype=np.uint8), np.array([0, 1, 2])
         ({"database_codes": CODES[:0], "database_labels": LABELS[:0]}, "no database codes"),
         ({"query_labels": LABELS + 5}, "none shares a label"),
         ({"ties": "best"}, "ties='best'; choose one of expected, optimistic, pessimistic, stable"),
-        ({"map_at": (0,)}, "N of at least 1"),
+        ({"map_at": (0,)}, "whole numbers from 1 on"),
         ({"n_bits": 3}, "4 to 1024"),
         ({"database_codes": CODES + 1, "n_bits": 12}, "last 4 bits are not 0"),
     ],

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from orbithash.errors import InputError
@@ -77,6 +78,21 @@ def test_single_precision_features_give_nearly_the_same_bits(name):
 
 
 @every_hasher
+def test_a_hasher_that_was_not_fitted_says_so(name):
+    X, _ = clusters()
+    with pytest.raises(NotFittedError):
+        quick(name, n_bits=8).project(X)
+
+
+@every_hasher
+def test_repeated_rows_of_single_precision_can_be_learned_from(name):
+    X, y = clusters()
+    X, y = np.tile(X, (5, 1)).astype(np.float32), np.tile(y, 5)
+    bits = quick(name, n_bits=8).fit(X, y).transform(X)
+    np.testing.assert_array_equal(bits[:120], bits[-120:])
+
+
+@every_hasher
 @pytest.mark.parametrize("n_bits", [0, -3, 2.5])
 def test_a_senseless_number_of_bits_is_refused(name, n_bits):
     X, y = clusters()
@@ -143,9 +159,9 @@ def test_images_with_several_labels_or_none_are_taken(name):
     ("labels", "message"),
     [
         (None, "requires y"),
-        (np.arange(120) / 7, "fractions"),
-        (np.full((120, 2), 3), "neither one label per row"),
-        (np.zeros((120, 2, 2)), "neither one label per row"),
+        (np.arange(120) / 7, "integers"),
+        (np.full((120, 2), 3), "not all 0 or 1"),
+        (np.zeros((120, 2, 2)), "0-1"),
         (np.arange(120), "no two rows share a label"),
         (np.zeros(120, dtype=int), "second class"),
     ],
@@ -159,7 +175,7 @@ def test_labels_that_do_not_fit_are_refused(name, labels, message):
 @supervised
 def test_labels_of_another_length_are_refused(name):
     X, y = clusters()
-    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+    with pytest.raises(InputError, match="119 training labels for 120"):
         HASHERS[name](n_bits=4).fit(X, y[:-1])
 
 

@@ -52,7 +52,7 @@ def test_fewer_columns_come_back_when_fewer_codes_are_stored(engine):
 
 def test_codes_of_another_length_are_refused(engine):
     index = engine(16)
-    with pytest.raises(CodeLengthError, match="got codes of 3 bytes where 16 bits need 2"):
+    with pytest.raises(CodeLengthError, match="the codes have 3 bytes where 16 bits need 2"):
         index.add(np.arange(1), random_codes(1, 24))
     index.add(np.arange(1), random_codes(1, 16))
     with pytest.raises(CodeLengthError):

@@ -95,25 +95,32 @@ def test_only_the_given_triplets_count_with_weights_from_full_lists(take_path, w
         assert_close(ours, theirs, rtol=0, atol=1e-10)
 
 
-def test_all_triplets_given_one_by_one_are_all_triplets():
+def test_given_triplets_index_the_memory_and_take_weights_from_batch_and_memory():
     embeddings, labels = batch(8, 5)
     memory, memory_labels = batch(7, 5, seed=1)
     related = labels[:, None] == memory_labels[None, :]
     chosen = torch.nonzero(related[:, :, None] & ~related[:, None, :], as_tuple=True)
-    loss = OrderAwareTripletLoss(margin=1.0, weighting="none", reduction="sum")
-    by_memory_alone = literal_loss(
+    options = {"margin": 1.0, "gamma": 2.0, "weighting": "ap", "reduction": "sum"}
+    ours = OrderAwareTripletLoss(**options)(embeddings, labels, chosen, memory, memory_labels)
+    literal = literal_loss(
         embeddings,
         labels,
         memory=memory,
         memory_labels=memory_labels,
         only={(i, 8 + j, 8 + k) for i, j, k in zip(*(t.tolist() for t in chosen), strict=True)},
-        margin=1.0,
-        gamma=2,
-        weighting="none",
         ties="distance",
-        reduction="sum",
+        **options,
     )
-    assert_close(loss(embeddings, labels, chosen, memory, memory_labels), by_memory_alone)
+    assert_close(ours, literal)
+
+
+def test_given_triplets_with_the_anchors_own_copy_are_left_out():
+    embeddings, labels = batch(6, 5)
+    memory, memory_labels = embeddings.detach()[:4], labels[:4]
+    anchor, copy = torch.tensor([1]), torch.tensor([1])
+    unrelated = (memory_labels != labels[1]).nonzero()[0]
+    loss = OrderAwareTripletLoss()
+    assert loss(embeddings, labels, (anchor, copy, unrelated), memory, memory_labels) == 0
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -134,12 +141,108 @@ def test_gradcheck_passes_for_batch_and_memory(take_path, gamma, weighting, path
 def test_compiled_and_plain_paths_agree_in_float32(take_path):
     embeddings, labels = batch(200, 32, classes=7, dtype=torch.float32)
     for weighting in ("ap", "ndcg", "none"):
-        loss = OrderAwareTripletLoss(weighting=weighting)
+        loss = OrderAwareTripletLoss(weighting=weighting, reduction="mean")
         results = []
         for path in PATHS:
             take_path(path)
             results.append(value_and_gradient(lambda e, loss=loss: loss(e, labels), embeddings))
         assert_close(*results, rtol=1e-4, atol=1e-6)
+
+
+def test_both_paths_break_equal_distances_alike(take_path):
+    """Tenths make many distances equal on paper and different in the last bit."""
+    embeddings, labels = batch(150, 16, classes=6)
+    embeddings = (embeddings.detach() * 10).round() / 10
+    loss = OrderAwareTripletLoss(reduction="mean")
+    results = []
+    for path in PATHS:
+        take_path(path)
+        results.append(value_and_gradient(lambda e: loss(e, labels), embeddings))
+    assert_close(*results, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("weighting", ["ap", "ndcg", "none"])
+def test_plain_path_gives_the_same_in_many_chunks(take_path, monkeypatch, weighting):
+    embeddings, labels = batch(9, 5)
+    loss = OrderAwareTripletLoss(margin=1.0, weighting=weighting)
+    whole = value_and_gradient(lambda e: loss(e, labels), embeddings)
+    take_path("plain")
+    for chunk in (1, 20, 200):
+        monkeypatch.setattr(swaps, "CHUNK", chunk)
+        assert_close(value_and_gradient(lambda e: loss(e, labels), embeddings), whole)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_many_labels_in_common_do_not_overflow(take_path, path):
+    take_path(path)
+    labels = torch.ones(6, 1100, dtype=torch.int64)
+    labels[3:, :550] = 0
+    labels[5] = 0
+    value, gradient = value_and_gradient(
+        lambda e: OrderAwareTripletLoss(weighting="ndcg")(e, labels), torch.rand(6, 8)
+    )
+    assert value > 0
+    assert gradient.isfinite().all()
+
+
+def test_a_copy_with_another_label_is_another_image():
+    embeddings, labels = batch(6, 5)
+    memory, other = embeddings.detach()[:3], (labels[:3] + 1) % 3
+    assert_same_loss_and_gradient(
+        embeddings,
+        labels,
+        memory=memory,
+        memory_labels=other,
+        margin=1.0,
+        gamma=1.0,
+        weighting="ap",
+        ties="index",
+        reduction="sum",
+    )
+
+
+def test_random_ties_keep_the_hamming_order():
+    codes = torch.tril(torch.ones(9, 8))  # the first image is 0, 1, 2, … bits from the others
+    labels = torch.tensor([0, 1, 0, 1, 1, 0, 1, 0, 1])
+    first = (torch.zeros(1, dtype=torch.int64), torch.tensor([7]), torch.tensor([1]))
+    by_index = OrderAwareTripletLoss(ties="index", margin=9.0)(codes, labels, first)
+    assert OrderAwareTripletLoss(ties="random", margin=9.0)(codes, labels, first) == by_index
+
+
+def test_autocast_does_not_reach_the_ranking():
+    embeddings, labels = torch.rand(40, 1024, generator=torch.manual_seed(0)), torch.arange(40) % 4
+    loss = OrderAwareTripletLoss(reduction="mean")
+    outside = value_and_gradient(lambda e: loss(e, labels), embeddings)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        within = value_and_gradient(lambda e: loss(e, labels), embeddings)
+    assert_close(within, outside)
+
+
+def test_a_memory_in_another_precision_is_converted():
+    embeddings, labels = batch(6, 5)
+    memory, memory_labels = batch(5, 5, seed=1, dtype=torch.float32)
+    loss = partial(OrderAwareTripletLoss(), embeddings, labels, ref_labels=memory_labels)
+    assert_close(loss(ref_emb=memory), loss(ref_emb=memory.double()))
+
+
+@pytest.mark.parametrize("kind", [torch.int8, torch.uint8, torch.int32])
+def test_labels_may_be_integers_of_any_size(kind):
+    embeddings, labels = batch(12, 6)
+    loss = OrderAwareTripletLoss()
+    assert loss(embeddings, labels.to(kind)) == loss(embeddings, labels)
+
+
+@pytest.mark.parametrize("kind", [torch.bool, torch.float32, torch.uint8])
+def test_tables_of_labels_may_be_of_any_type(kind):
+    embeddings, labels = batch(12, 6, many_labels=True)
+    loss = OrderAwareTripletLoss(weighting="ndcg")
+    assert loss(embeddings, labels.to(kind)) == loss(embeddings, labels)
+
+
+def test_strided_embeddings_are_read_right():
+    embeddings, labels = batch(12, 8)
+    strided = embeddings.detach().T.contiguous().T
+    assert OrderAwareTripletLoss()(strided, labels) == OrderAwareTripletLoss()(embeddings, labels)
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
@@ -229,6 +332,8 @@ def test_margin_defaults_to_an_eighth_of_the_bits():
         (torch.rand(4, 8), torch.full((4, 2), 2), "must be 0 or 1"),
         (torch.rand(4, 8), torch.zeros(4, 2, 2), r"\(images,\) or \(images, classes\)"),
         (torch.rand(4), torch.arange(4), r"shape \(images, bits\); got \(4,\)"),
+        (torch.ones(4, 8, dtype=torch.int64), torch.arange(4), "must be floats"),
+        (torch.rand(4, 1025), torch.arange(4), "1025 bits; codes have at most 1024"),
         (torch.rand(4, 8) + 0.5, torch.arange(4), r"must lie in \[0, 1\].*sigmoid"),
         (-torch.rand(4, 8), torch.arange(4), r"must lie in \[0, 1\]"),
         (torch.tensor([[0.1, float("nan")], [0.2, 0.3]]), torch.arange(2), "NaN in 1 of 2 rows"),
@@ -266,6 +371,7 @@ def test_an_unusable_memory_is_refused_with_a_reason(memory, memory_labels, says
         ((torch.tensor([0]), torch.tensor([1]), torch.tensor([4])), "from 0 to 3; got 4 to 4"),
         ((torch.tensor([0]), torch.tensor([2]), torch.tensor([1])), "not .anchor, related"),
         ((torch.tensor([0]), torch.tensor([0]), torch.tensor([2])), "not .anchor, related"),
+        ((torch.tensor([0]), torch.tensor([1.0]), torch.tensor([2])), "row numbers; got torch.f"),
     ],
 )
 def test_what_are_no_triplets_is_refused_with_a_reason(triplets, says):

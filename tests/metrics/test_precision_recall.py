@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from orbithash.metrics.precision_recall import precision_at, precision_within, recall_within
+from orbithash.metrics.precision_recall import precision_of_first, precision_within, recall_within
 
 ITEMS, RELEVANT = [0, 2, 0, 3, 1], [0, 1, 0, 2, 0]
 
@@ -27,7 +27,7 @@ def test_precision_at_is_the_mean_over_all_orders_of_the_ties(cutoff):
         np.mean([*a, *b, *last][:cutoff])
         for a, b in itertools.product(itertools.permutations(first), itertools.permutations(second))
     ]
-    computed = precision_at(np.array([ITEMS]), np.array([RELEVANT]), cutoff)
+    computed = precision_of_first(np.array([ITEMS]), np.array([RELEVANT]), cutoff)
     assert computed == pytest.approx(np.mean(every))
 
 

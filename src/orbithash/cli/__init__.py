@@ -17,7 +17,9 @@ from orbithash.errors import HashingError
 # Typer brings its own copy of click from some version on; this finds the class in either.
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
-app = typer.Typer(name="orbithash", no_args_is_help=True, add_completion=False)
+app = typer.Typer(
+    name="orbithash", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+)
 app.command("demo")(demo)
 app.command("features")(features)
 app.command("list")(list_registries)
@@ -50,8 +52,9 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code."""
     try:
-        # A command returns nothing; an early exit, as after --version, comes back as its code.
-        return app(arguments, prog_name="orbithash", standalone_mode=False) or 0
+        # A command returns nothing; an early exit, as after --version or Ctrl-C, gives its code.
+        code = app(arguments, prog_name="orbithash", standalone_mode=False) or 0
+        return 1 if code else 0
     except UsageError as error:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "orbithash"

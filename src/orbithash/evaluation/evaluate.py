@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int32, Int64, UInt64
+from jaxtyping import Float, Int32, Int64, Shaped, UInt64
 from numpy.typing import ArrayLike
 
 from orbithash.codes import check_codes
@@ -21,7 +21,7 @@ from orbithash.metrics.average_precision import (
     pessimistic_average_precision,
 )
 from orbithash.metrics.ndcg import expected_ndcg
-from orbithash.metrics.precision_recall import precision_at, precision_within, recall_within
+from orbithash.metrics.precision_recall import precision_of_first, precision_within, recall_within
 from orbithash.metrics.scores import PrecisionRecall, Scores
 from orbithash.relevance import (
     LabelGroups,
@@ -37,7 +37,6 @@ BY_HISTOGRAM: dict[str, Callable[..., Float[np.ndarray, " queries"]]] = {
     "pessimistic": pessimistic_average_precision,
 }
 TIES = (*BY_HISTOGRAM, "stable")
-PRECISION_AT = (1, 10, 100, 1000)
 CHUNK = 1 << 21  # numbers that a chunk of queries may need; its size changes no score
 
 
@@ -50,6 +49,7 @@ def evaluate_codes(
     n_bits: int,
     ties: str = "expected",
     map_at: Sequence[int] = (),
+    precision_at: Sequence[int] = (1, 10, 100, 1000),
 ) -> Scores:
     """Rank the database by Hamming distance for each query, and score the ranking.
 
@@ -58,6 +58,7 @@ def evaluate_codes(
             over all orders, "optimistic" and "pessimistic" are the best and the worst,
             "stable" is the order of the database.
         map_at: the N of MAP@N.
+        precision_at: the N of precision@N.
 
     Two items are at distance 1 of the query, either may come first, and one answers it:
 
@@ -67,16 +68,19 @@ def evaluate_codes(
     >>> scores.map, scores.map_bounds
     (0.75, (0.5, 1.0))
     """
+    check_options(ties, map_at, precision_at)
     query_codes, database_codes = np.asarray(query_codes), np.asarray(database_codes)
     for name, codes in (("query", query_codes), ("database", database_codes)):
-        check_codes(codes, n_bits)
+        check_codes(codes, n_bits, name)
         if not len(codes):
-            raise InputError(f"got no {name} codes; scores need at least one")
+            raise InputError(
+                f"got no {name} codes; scores need at least one: look at the split they come from"
+            )
     query_labels = check_labels(np.asarray(query_labels), len(query_codes), "query")
     database_labels = check_labels(np.asarray(database_labels), len(database_codes), "database")
     check_same_kind(query_labels, database_labels)
-    check_options(ties, map_at)
 
+    map_at, precision_at = tuple(map_at), tuple(precision_at)
     means, answered = query_means(
         as_words(query_codes),
         as_words(database_codes),
@@ -85,22 +89,24 @@ def evaluate_codes(
         n_bits=n_bits,
         ties=ties,
         map_at=map_at,
+        precision_at=precision_at,
     )
     if not answered:
         raise InputError(
             f"got {len(query_codes)} queries, and none shares a label with any of the "
             f"{len(database_codes)} database items; number both by the same classes"
         )
+    low, high = float(means["pessimistic"]), float(means["optimistic"])
     return Scores(
-        map=float(means["map"]),
-        map_bounds=(float(means["pessimistic"]), float(means["optimistic"])),
+        map=min(max(float(means["map"]), low), high),  # rounding must not lead out of the bounds
+        map_bounds=(low, high),
         ndcg=float(means["ndcg"]),
         precision_recall=PrecisionRecall(precision=means["precision"], recall=means["recall"]),
-        precision_at={n: float(means["precision_at", n]) for n in PRECISION_AT},
+        precision_at={int(n): float(means["precision_at", n]) for n in precision_at},
         map_at={int(n): float(means["map_at", n]) for n in map_at},
         map_at_found={int(n): float(means["map_at_found", n]) for n in map_at},
         ties=ties,
-        n_bits=n_bits,
+        n_bits=int(n_bits),
         queries=len(query_codes),
         queries_without_relevant=len(query_codes) - answered,
         database=len(database_codes),
@@ -110,12 +116,13 @@ def evaluate_codes(
 def query_means(
     queries: UInt64[np.ndarray, "words queries"],
     database: UInt64[np.ndarray, "words database"],
-    query_labels: Int64[np.ndarray, "queries *classes"],
+    query_labels: Shaped[np.ndarray, "queries *classes"],
     groups: LabelGroups,
     *,
     n_bits: int,
     ties: str,
     map_at: Sequence[int],
+    precision_at: Sequence[int],
 ) -> tuple[Means, int]:
     """Means over the queries that something answers, and how many these are."""
     by_group = np.ascontiguousarray(database[:, groups.order])
@@ -129,7 +136,7 @@ def query_means(
         chunk, grades = chunk[chosen], grades[chosen]
         words = np.ascontiguousarray(queries[:, chunk])
         items, by_grade = graded_histograms(words, by_group, groups.starts, grades, n_bits)
-        means.add(histogram_values(items, by_grade, ties, map_at))
+        means.add(histogram_values(items, by_grade, ties, map_at, precision_at))
         if ties == "stable" or map_at:
             relevant = by_grade.sum(axis=1)
             means.add(stable_values(words, database, groups, grades, items, relevant, ties, map_at))
@@ -142,6 +149,7 @@ def histogram_values(
     by_grade: Int64[np.ndarray, "queries grades distances"],
     ties: str,
     map_at: Sequence[int],
+    precision_at: Sequence[int],
 ) -> dict[Any, Float[np.ndarray, "queries ..."]]:
     """What the histograms tell of each query."""
     relevant = by_grade.sum(axis=1)
@@ -152,7 +160,7 @@ def histogram_values(
         "precision": precision_within(items, relevant),
         "recall": recall_within(relevant),
     }
-    values |= {("precision_at", n): precision_at(items, relevant, n) for n in PRECISION_AT}
+    values |= {("precision_at", n): precision_of_first(items, relevant, n) for n in precision_at}
     if ties in BY_HISTOGRAM:
         average_precision = BY_HISTOGRAM[ties]
         values["map"] = average_precision(items, relevant)
@@ -199,13 +207,14 @@ def chunks(n_queries: int, numbers_per_query: int) -> Iterator[Int64[np.ndarray,
         yield np.arange(start, min(start + size, n_queries))
 
 
-def most_labels(labels: Int64[np.ndarray, "groups *classes"]) -> int:
+def most_labels(labels: Shaped[np.ndarray, "groups *classes"]) -> int:
     """The most labels that one image has, so the highest grade it can have for any query."""
     return 1 if labels.ndim == 1 else int(labels.sum(axis=1).max())
 
 
-def check_options(ties: str, map_at: Sequence[int]) -> None:
+def check_options(ties: str, map_at: Sequence[int], precision_at: Sequence[int]) -> None:
     if ties not in TIES:
         raise InputError(f"got ties={ties!r}; choose one of {', '.join(TIES)}")
-    if any(cutoff < 1 for cutoff in map_at):
-        raise InputError(f"got map_at={tuple(map_at)}; MAP@N needs N of at least 1")
+    for name, cutoffs in (("map_at", map_at), ("precision_at", precision_at)):
+        if not all(isinstance(cutoff, int | np.integer) and cutoff >= 1 for cutoff in cutoffs):
+            raise InputError(f"got {name}={tuple(cutoffs)}; pass whole numbers from 1 on")

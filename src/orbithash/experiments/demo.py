@@ -30,6 +30,7 @@ from orbithash.index import ENGINES, Neighbours
 
 DEEP_METHODS = ("order-aware", "triplet")
 NEIGHBOURS = 10
+PRECISION_AT = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 Progress = Callable[[str, int, int], None]  # what is being done, steps done, steps in all
 
@@ -156,7 +157,12 @@ def score(dataset: LabelledImages, codes: UInt8[np.ndarray, "n bytes"], n_bits: 
     asking, answering = dataset.split.query, dataset.split.database
     labels = dataset.labels
     return evaluate_codes(
-        codes[asking], codes[answering], labels[asking], labels[answering], n_bits=n_bits
+        codes[asking],
+        codes[answering],
+        labels[asking],
+        labels[answering],
+        n_bits=n_bits,
+        precision_at=PRECISION_AT,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from jaxtyping import UInt8
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from orbithash.codes import binarize, pack
 from orbithash.data import ClassBalancedBatches, LabelledImages
@@ -68,10 +69,11 @@ def shallow_codes(
 
     Raises `InputError` where the method cannot give so many bits from so many pixels.
     """
-    train_rows, pixels = dataset.split.train, dataset.pixels()
+    train_rows, pixels = dataset.split.train, dataset.pixels().astype(np.float64)
     hasher = HASHERS[method](n_bits=n_bits, random_state=seed)
-    hasher.fit(pixels[train_rows], dataset.labels[train_rows])
-    return pack(hasher.transform(pixels))
+    with threadpool_limits(1):  # as in `reproducible`
+        hasher.fit(pixels[train_rows], dataset.labels[train_rows])
+        return pack(hasher.transform(pixels))
 
 
 @contextmanager

@@ -77,17 +77,20 @@ def render_report(comparison: Comparison, *, seconds: float) -> str:
 
 
 def verdict(comparison: Comparison, n_bits: int) -> str:
-    """The two best methods in a sentence that claims no more than the runs show."""
+    """Who is best, and best of the networks, in words that claim no more than the runs show."""
     ranked = sorted((o for o in comparison.outcomes if o.n_bits == n_bits), key=lambda o: -o.map)
-    best = f"At {n_bits} bits {ranked[0].method} scores highest, {ranked[0].map:.3f}"
-    if len(ranked) == 1:
-        return f"{best}."
-    ahead = ranked[0].map - ranked[1].map
-    spread = float(np.hypot(ranked[0].map_spread, ranked[1].map_spread))
-    next_best = f"{ahead:.3f} ahead of {ranked[1].method}"
-    if ahead <= spread:
-        return f"{best}, but {next_best} is within the ±{spread:.3f} between runs: a tie."
-    return f"{best}, {next_best} (±{spread:.3f} between runs)."
+    best = f"At {n_bits} bits {ranked[0].method} scores highest, {ranked[0].map:.3f}."
+    networks = [outcome for outcome in ranked if outcome.kind == "deep"]
+    if len(networks) < 2:
+        return best
+    first, second = networks[:2]
+    ahead = first.map - second.map
+    spread = float(np.hypot(first.map_spread, second.map_spread))
+    judgement = "within" if ahead <= spread else "beyond"
+    return (
+        f"{best} Of the networks {first.method} is {ahead:.3f} ahead of {second.method}, "
+        f"{judgement} the ±{spread:.3f} that runs differ by."
+    )
 
 
 def pictures(comparison: Comparison) -> list[Picture]:

@@ -3,20 +3,27 @@
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Float64
 from sklearn.metrics.pairwise import euclidean_distances
 
 
 @dataclass(frozen=True)
 class AnchorKernel:
-    """exp(-d² / (2 width²)) of the distance d to each anchor."""
+    """exp(-d² / (2 width²)) of the distance d to each anchor.
 
-    anchors: Float[np.ndarray, "anchors features"]
+    In double precision always: similarities to hundreds of anchors are nearly dependent, and single
+    precision cannot solve for their weights.
+    """
+
+    anchors: Float64[np.ndarray, "anchors features"]
     squared_width: float
 
-    def __call__(self, X: Float[np.ndarray, "n features"]) -> Float[np.ndarray, "n anchors"]:
-        distances = euclidean_distances(X, self.anchors, squared=True)
-        similarities: np.ndarray = np.exp(distances / (-2 * self.squared_width))
+    def __call__(self, X: Float[np.ndarray, "n features"]) -> Float64[np.ndarray, "n anchors"]:
+        similarities: np.ndarray = euclidean_distances(
+            X.astype(np.float64), self.anchors, squared=True
+        )
+        similarities /= -2 * self.squared_width
+        np.exp(similarities, out=similarities)  # in place: there is one per row and anchor
         return similarities
 
 
@@ -24,6 +31,6 @@ def draw_anchors(
     X: Float[np.ndarray, "n features"], n_anchors: int, rng: np.random.RandomState
 ) -> AnchorKernel:
     """Random rows as anchors; the squared width is the mean squared distance between them."""
-    anchors = X[rng.permutation(len(X))[:n_anchors]]
+    anchors = X[rng.permutation(len(X))[:n_anchors]].astype(np.float64)
     mean = float(euclidean_distances(anchors, squared=True).mean())
-    return AnchorKernel(anchors, max(mean, float(np.finfo(X.dtype).tiny)))
+    return AnchorKernel(anchors, max(mean, float(np.finfo(np.float64).tiny)))

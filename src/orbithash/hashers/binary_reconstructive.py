@@ -162,9 +162,10 @@ def best_weight(
     # From w = -inf upwards the rows turn in order. A pair's cost comes (or goes, if the two differ
     # at first) when its first row turns, and is as before when its second one does.
     bits = np.where(turning, column < 0, rest > 0)
-    changes = np.where(bits[pairs[0]] == bits[pairs[1]], costs, -costs)
-    first, second = np.sort(places[pairs], axis=0)
-    steps = np.bincount(first, changes, len(bits)) - np.bincount(second, changes, len(bits))
+    one, other = places.take(pairs[0]), places.take(pairs[1])
+    agree = bits.take(pairs[0]) == bits.take(pairs[1])
+    changes = np.where(agree == (one < other), costs, -costs)  # when the pair's `one` turns
+    steps = np.bincount(one, changes, len(bits)) - np.bincount(other, changes, len(bits))
     values = np.concatenate([[0], steps.cumsum()[: len(thresholds)]])  # by number of rows turned
     now = values[np.searchsorted(thresholds, weight)]
     values[1:-1][np.diff(thresholds) <= 0] = np.inf  # rows that turn together

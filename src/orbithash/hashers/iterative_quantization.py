@@ -45,4 +45,5 @@ class IterativeQuantization(Hasher):
         return self
 
     def project(self, X: Any) -> Float[np.ndarray, "n bits"]:
-        return squash(self.pca_.transform(self._new_features(X)) @ self.rotation_)
+        X = self._new_features(X)
+        return squash(self.pca_.transform(X) @ self.rotation_)

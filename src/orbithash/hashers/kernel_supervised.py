@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 from orbithash.hashers.anchors import draw_anchors
 from orbithash.hashers.base import SupervisedHasher, squash
 from orbithash.hashers.labels import check_both_kinds_of_pairs, memberships
+from orbithash.relevance import related
 
 logger = logging.getLogger("orbithash")
 
@@ -56,13 +57,13 @@ class KernelSupervisedHashing(SupervisedHasher):
         self.mean_ = K.mean(axis=0)
         K -= self.mean_
 
-        table = members[rows].astype(K.dtype)
-        residue = np.where(table @ table.T > 0, self.n_bits, -self.n_bits).astype(K.dtype)
-        self.weights_ = np.empty((K.shape[1], self.n_bits), dtype=K.dtype)
+        similar = related(members[rows], members[rows])
+        residue = np.where(similar, 1.0, -1.0) * self.n_bits
+        self.weights_ = np.empty((K.shape[1], self.n_bits))
         self.objective_ = [float((residue**2).mean())]
         for bit in range(self.n_bits):
             weights = self._best_of(spectral_weights(K, residue), K, residue)
-            h = np.where(K @ weights > 0, 1, -1).astype(K.dtype)
+            h = np.where(K @ weights > 0, 1.0, -1.0)
             residue -= np.outer(h, h)
             self.weights_[:, bit] = weights
             self.objective_.append(float((residue**2).mean()))
@@ -70,7 +71,8 @@ class KernelSupervisedHashing(SupervisedHasher):
         return self
 
     def project(self, X: Any) -> Float[np.ndarray, "n bits"]:
-        return squash((self.kernel_(self._new_features(X)) - self.mean_) @ self.weights_)
+        X = self._new_features(X)
+        return squash((self.kernel_(X) - self.mean_) @ self.weights_)
 
     def _best_of(
         self,
@@ -92,7 +94,7 @@ class KernelSupervisedHashing(SupervisedHasher):
             h = np.where(K @ weights > 0, 1, -1)
             return float(h @ residue @ h)
 
-        return max(start, descent.x.astype(K.dtype), key=fit)
+        return max(start, descent.x, key=fit)
 
 
 def spectral_weights(
@@ -100,12 +102,12 @@ def spectral_weights(
 ) -> Float[np.ndarray, " anchors"]:
     """The a with the largest (K a)' residue (K a) among those with |K a|² = n."""
     covariance = K.T @ K
-    ridge = max(RIDGE * np.trace(covariance) / len(covariance), float(np.finfo(K.dtype).tiny))
+    ridge = max(RIDGE * np.trace(covariance) / len(covariance), float(np.finfo(float).tiny))
     covariance[np.diag_indices_from(covariance)] += ridge
     last = len(covariance) - 1
     _, vectors = eigh(K.T @ residue @ K, covariance, subset_by_index=[last, last])
     weights: np.ndarray = vectors[:, 0] * np.sqrt(len(K))
-    return weights.astype(K.dtype)
+    return weights
 
 
 def smooth_misfit(

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Int
-from sklearn.utils import check_consistent_length
 
 from orbithash.errors import InputError
+from orbithash.relevance import check_labels
 
 ROUNDS_OF_DRAWING = 100
 
@@ -28,20 +28,21 @@ def memberships(X: Any, y: Any) -> Bool[np.ndarray, "n classes"]:
             "this hasher requires y to be passed, but the target y is None; pass the labels, or "
             "take an unsupervised hasher ('itq', 'sh', 'lsh')"
         )
-    labels = np.asarray(y)
-    check_consistent_length(X, labels)
-    if labels.dtype.kind == "f" and not np.array_equal(labels, labels.round()):
-        raise InputError("labels hold fractions or NaN; pass whole numbers, or 0/1 per class")
-    if labels.ndim == 1:
-        classes, index = np.unique(labels, return_inverse=True)
-        table: np.ndarray = index[:, None] == np.arange(len(classes))
-        return table
-    if labels.ndim != 2 or not np.isin(labels, (0, 1)).all():
-        raise InputError(
-            f"labels of shape {labels.shape} and type {labels.dtype} are neither one label per "
-            "row (n,) nor 0/1 per row and class (n, classes)"
-        )
-    return labels.astype(bool)
+    labels = check_labels(whole_numbers(np.asarray(y)), len(X), "training")
+    if labels.ndim == 2:
+        return labels.astype(bool)
+    classes, index = np.unique(labels, return_inverse=True)
+    table: np.ndarray = index[:, None] == np.arange(len(classes))
+    return table
+
+
+def whole_numbers(labels: np.ndarray) -> np.ndarray:
+    """Integers, if the labels are some in another type: scikit-learn passes them as any."""
+    if labels.dtype.kind == "O":
+        labels = np.array(labels.tolist())
+    if labels.dtype.kind == "f" and np.isfinite(labels).all() and (labels % 1 == 0).all():
+        labels = labels.astype(np.int64)
+    return labels
 
 
 def similar_pairs(

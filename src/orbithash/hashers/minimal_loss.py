@@ -26,6 +26,10 @@ class MinimalLossHashing(SupervisedHasher):
     how much better the costliest likely pair of codes is than the codes themselves.
 
     Norouzi and Fleet, "Minimal Loss Hashing for Compact Binary Codes", ICML 2011.
+
+    Args:
+        learning_rate: of the first step, falling linearly to 0; large, because costs are counted
+            in bits and projections of unit vectors start far below 1.
     """
 
     def __init__(

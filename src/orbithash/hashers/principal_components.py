@@ -14,7 +14,7 @@ class PrincipalComponentSigns(Hasher):
     """The signs of the first principal components.
 
     Every component gets one bit, whether it holds much variance or little, so longer codes soon
-    stop to be better: what iterative quantization's rotation repairs.
+    stop getting better: what iterative quantization's rotation repairs.
     """
 
     def __init__(
@@ -29,7 +29,8 @@ class PrincipalComponentSigns(Hasher):
         return self
 
     def project(self, X: Any) -> Float[np.ndarray, "n bits"]:
-        return squash(self.pca_.transform(self._new_features(X)))
+        X = self._new_features(X)
+        return squash(self.pca_.transform(X))
 
 
 def one_component_per_bit(

@@ -35,7 +35,8 @@ class SpectralHashing(Hasher):
         return self
 
     def project(self, X: Any) -> Float[np.ndarray, "n bits"]:
-        V = self.pca_.transform(self._new_features(X)) - self.low_
+        X = self._new_features(X)
+        V = self.pca_.transform(X) - self.low_
         waves: np.ndarray = np.cos(V[:, self.components_] * self.frequencies_)
         return (1 + waves) / 2
 

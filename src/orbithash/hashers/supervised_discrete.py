@@ -53,10 +53,10 @@ class SupervisedDiscreteHashing(SupervisedHasher):
         gram[np.diag_indices_from(gram)] += RIDGE * np.trace(gram) / len(gram)
         factor = cho_factor(gram)
 
-        Y = members.astype(K.dtype)
-        B = np.where(rng.standard_normal((len(X), self.n_bits)) > 0, 1, -1).astype(K.dtype)
+        Y = members.astype(float)
+        B = np.where(rng.standard_normal((len(X), self.n_bits)) > 0, 1.0, -1.0)
         P = cho_solve(factor, K.T @ B)
-        ridge = self.classifier_ridge * np.eye(self.n_bits, dtype=K.dtype)
+        ridge = self.classifier_ridge * np.eye(self.n_bits)
         for iteration in range(self.n_iter):
             W = np.linalg.solve(B.T @ B + ridge, B.T @ Y)
             B = descend_codes(B, W, Y @ W.T + self.projection_weight * (K @ P))
@@ -66,7 +66,8 @@ class SupervisedDiscreteHashing(SupervisedHasher):
         return self
 
     def project(self, X: Any) -> Float[np.ndarray, "n bits"]:
-        return squash(self.kernel_(self._new_features(X)) @ self.projection_)
+        X = self._new_features(X)
+        return squash(self.kernel_(X) @ self.projection_)
 
 
 def descend_codes(

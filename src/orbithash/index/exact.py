@@ -53,4 +53,4 @@ class ExactIndex:
     def _check_length(self, codes: UInt8[np.ndarray, "n bytes"]) -> None:
         expected = self._codes.shape[1]
         if codes.shape[1] != expected:
-            raise CodeLengthError(got=codes.shape[1], expected=expected, n_bits=self.n_bits)
+            raise CodeLengthError("the", got=codes.shape[1], expected=expected, n_bits=self.n_bits)

@@ -2,7 +2,8 @@
 
 Differences are squared and summed, bit after bit, rather than expanded into |a|² + |b|² − 2ab:
 equal embeddings then have distance exactly 0, and a pair's distance does not depend on where in
-the batch it stands, so that rank lists do not either.
+the batch it stands, so that rank lists do not either. No step is fused or reordered, so that plain
+tensor operations can give the same to the last bit.
 """
 
 import numpy as np
@@ -11,7 +12,7 @@ from numba import njit, prange
 BLOCK = 1024  # columns at a time: a block of the sums stays in the first cache
 
 
-@njit(cache=True, parallel=True, nogil=True, fastmath={"contract", "nsz"})
+@njit(cache=True, parallel=True, nogil=True, error_model="numpy")
 def squared_distances(rows: np.ndarray, columns_by_bit: np.ndarray) -> np.ndarray:
     """Float (n, bits) and (bits, m) to (n, m); the second is transposed so that it vectorises."""
     n_columns = columns_by_bit.shape[1]

@@ -4,7 +4,12 @@ import numpy as np
 from jaxtyping import UInt8, UInt16, UInt64
 from numba import njit, prange
 
-from orbithash.kernels.popcount import as_words, block_distances, queries_per_task
+from orbithash.kernels.popcount import (
+    as_words,
+    block_distances,
+    check_same_length,
+    queries_per_task,
+)
 
 BLOCK = 16384  # images per pass; 128 kB of each word, so a block stays in the cache of its core
 TOGETHER = 16  # queries that share a pass over the database, at most
@@ -18,6 +23,7 @@ def hamming_distances(
     >>> hamming_distances(np.array([[0b1100]], np.uint8), np.array([[0b1010], [0]], np.uint8))
     array([[2, 2]], dtype=uint16)
     """
+    check_same_length(left, right)
     distances = np.empty((len(left), len(right)), dtype=np.uint16)
     together = queries_per_task(len(left), TOGETHER)
     fill_distances(as_words(left), as_words(right), together, distances)

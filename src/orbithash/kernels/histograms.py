@@ -8,7 +8,12 @@ from jaxtyping import Int32, Int64, UInt8, UInt64
 from numba import njit, prange
 
 from orbithash.kernels.hamming import hamming_distances_reference
-from orbithash.kernels.popcount import as_words, block_distances, queries_per_task
+from orbithash.kernels.popcount import (
+    as_words,
+    block_distances,
+    check_same_length,
+    queries_per_task,
+)
 
 BLOCK_WORDS = 65536  # that a task's queries go through in turn, while they are in the cache
 PART = 2048  # distances computed before they are counted
@@ -27,6 +32,7 @@ def distance_histograms(
     >>> distance_histograms(queries, database, n_bits=4)
     array([[0, 0, 2, 0, 0]])
     """
+    check_same_length(queries, database)
     return graded_histograms(
         as_words(queries),
         as_words(database),

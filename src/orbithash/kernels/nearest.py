@@ -10,7 +10,12 @@ from jaxtyping import Int32, Int64, UInt8, UInt64
 from numba import njit, prange
 
 from orbithash.kernels.hamming import hamming_distances_reference
-from orbithash.kernels.popcount import as_words, block_distances, queries_per_task
+from orbithash.kernels.popcount import (
+    as_words,
+    block_distances,
+    check_same_length,
+    queries_per_task,
+)
 
 BLOCK = 16384  # images that a task's queries go through in turn, while they are in the cache
 PART = 256  # distances that are dismissed together
@@ -31,6 +36,7 @@ def nearest(
     >>> nearest(np.array([[0b1100]], np.uint8), np.array([[0], [0b1100], [0b1010]], np.uint8), k=2)
     (array([[0, 2]], dtype=int32), array([[1, 0]]))
     """
+    check_same_length(queries, database)
     return nearest_words(as_words(queries), as_words(database), k)
 
 

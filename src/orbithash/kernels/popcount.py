@@ -11,6 +11,8 @@ from jaxtyping import UInt8, UInt64
 from numba import get_num_threads, njit, types
 from numba.extending import intrinsic
 
+from orbithash.errors import InputError
+
 WORD_BYTES = 8
 
 
@@ -26,6 +28,17 @@ def as_words(codes: UInt8[np.ndarray, "n bytes"]) -> UInt64[np.ndarray, "words n
     # Which byte lands where in a word does not matter: popcount adds them all. Arrays that are
     # read-only or not aligned would be other types to numba, for which it compiles anew.
     return np.require(whole.view(np.uint64).T, requirements=["C", "ALIGNED", "WRITEABLE"])
+
+
+def check_same_length(
+    queries: UInt8[np.ndarray, "queries bytes"], database: UInt8[np.ndarray, "database bytes_too"]
+) -> None:
+    """Raise unless both are codes of as many bytes: the kernels would read beyond the shorter."""
+    if queries.shape[1] != database.shape[1]:
+        raise InputError(
+            f"got codes of {queries.shape[1]} and of {database.shape[1]} bytes; "
+            "encode queries and database with the same encoder"
+        )
 
 
 def queries_per_task(n_queries: int, most: int) -> int:

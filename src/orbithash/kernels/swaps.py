@@ -94,7 +94,8 @@ def _binary_anchors(  # type: ignore[no-untyped-def]
         n_negatives = len(members) - n_positives
         if n_positives == 0 or n_negatives == 0:
             continue
-        order = rank_list(members, hamming[anchor], keys[anchor], key_bits)
+        # Without weights the order makes no difference.
+        order = rank_list(members, hamming[anchor], keys[anchor], key_bits) if weighted else members
         positives, negatives, nearer, of_positive, of_negative = _average_precision_terms(
             order, grade, n_positives
         )
@@ -236,7 +237,9 @@ def _graded_anchors(  # type: ignore[no-untyped-def]
         if len(members) == 0:
             continue
         order = rank_list(members, hamming[anchor], keys[anchor], key_bits)
-        gains = 2.0 ** grades[anchor][order] - 1
+        # 2^grade − 1, relative to the highest in the list, so that many labels do not overflow.
+        grade = grades[anchor][order].astype(np.float64)
+        gains = 2.0 ** (grade - grade.max()) - 2.0 ** (-grade.max())
         ideal = (np.sort(gains)[::-1] * discounts[: len(gains)]).sum()
         if ideal == 0:
             continue

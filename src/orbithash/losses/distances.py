@@ -9,8 +9,6 @@ from torch.autograd.function import once_differentiable
 
 from orbithash.kernels import distances as compiled
 
-CHUNK = 2**24  # numbers in the largest intermediate tensor away from the CPU
-
 
 def squared_distances(
     rows: Float[Tensor, "n bits"], columns: Float[Tensor, "m bits"]
@@ -50,19 +48,18 @@ class _SquaredDistances(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor, Tensor]:
         rows, columns = ctx.saved_tensors
-        # d|a − b|²/da = 2 (a − b), summed over all b at once, and the same for b.
-        of_rows = 2 * (slopes.sum(dim=1)[:, None] * rows - slopes @ columns)
-        of_columns = 2 * (slopes.sum(dim=0)[:, None] * columns - slopes.T @ rows)
+        with torch.autocast(rows.device.type, enabled=False):  # also if backward runs within one
+            # d|a − b|²/da = 2 (a − b), summed over all b at once, and the same for b.
+            of_rows = 2 * (slopes.sum(dim=1)[:, None] * rows - slopes @ columns)
+            of_columns = 2 * (slopes.sum(dim=0)[:, None] * columns - slopes.T @ rows)
         return of_rows, of_columns
 
 
 def plain_squared_distances(
     rows: Float[Tensor, "n bits"], columns: Float[Tensor, "m bits"]
 ) -> Float[Tensor, "n m"]:
-    """The same by tensor operations, on any device, some rows at a time."""
-    chunk = max(1, CHUNK // max(1, columns.numel()))
-    distances = rows.new_empty(len(rows), len(columns))
-    for start in range(0, len(rows), chunk):
-        some = rows[start : start + chunk]
-        distances[start : start + chunk] = (some[:, None, :] - columns).square().sum(dim=2)
+    """The same by tensor operations, on any device, and to the last bit on the CPU."""
+    distances = rows.new_zeros(len(rows), len(columns))
+    for bit in range(rows.shape[1]):
+        distances += (rows[:, bit, None] - columns[:, bit]).square()
     return distances

@@ -3,11 +3,17 @@
 import torch
 from torch import Tensor
 
+from orbithash.codes import MAX_BITS
 from orbithash.errors import InputError
 
 
-def check_embeddings(embeddings: Tensor, name: str = "embeddings") -> None:
+def check_embeddings(embeddings: object, name: str = "embeddings") -> None:
     """Floats in [0, 1], one row per image."""
+    if not isinstance(embeddings, Tensor):
+        raise InputError(
+            f"{name} must be a torch tensor; got {type(embeddings).__name__}; "
+            "pass the network's output, or torch.as_tensor of the numbers"
+        )
     if embeddings.ndim != 2:
         raise InputError(
             f"{name} must have the shape (images, bits); got {tuple(embeddings.shape)}; "
@@ -17,6 +23,11 @@ def check_embeddings(embeddings: Tensor, name: str = "embeddings") -> None:
         raise InputError(
             f"{name} must be floats in [0, 1]; got {embeddings.dtype}; "
             "pass the output of the sigmoid, not the bits"
+        )
+    if embeddings.shape[1] > MAX_BITS:
+        raise InputError(
+            f"{name} have {embeddings.shape[1]} bits; codes have at most {MAX_BITS}; "
+            "let the network output fewer"
         )
     if embeddings.numel() == 0:
         return
@@ -34,8 +45,13 @@ def check_embeddings(embeddings: Tensor, name: str = "embeddings") -> None:
         )
 
 
-def check_labels(labels: Tensor, n_images: int, name: str = "labels") -> None:
+def check_labels(labels: object, n_images: int, name: str = "labels") -> None:
     """Integers, one per image, or a 0-1 table with a row per image and a column per class."""
+    if not isinstance(labels, Tensor):
+        raise InputError(
+            f"{name} must be a torch tensor; got {type(labels).__name__}; "
+            "pass torch.as_tensor of the labels"
+        )
     if labels.ndim not in (1, 2):
         raise InputError(
             f"{name} must have the shape (images,) or (images, classes); got {tuple(labels.shape)}"
@@ -65,7 +81,7 @@ def check_labels(labels: Tensor, n_images: int, name: str = "labels") -> None:
 def check_memory(
     embeddings: Tensor, labels: Tensor, memory: Tensor | None, memory_labels: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """A memory's embeddings and labels, of the kind and on the device of the batch's."""
+    """A memory's embeddings and labels, checked, on the device of the batch's."""
     if memory is None or memory_labels is None:
         raise InputError(
             "a memory needs both ref_emb and ref_labels; got only "
@@ -83,4 +99,4 @@ def check_memory(
             f"labels have the shape {tuple(labels.shape)} and ref_labels "
             f"{tuple(memory_labels.shape)}; both must be integers, or tables of the same classes"
         )
-    return memory.to(embeddings), memory_labels.to(labels.device)
+    return memory.to(embeddings.device), memory_labels.to(embeddings.device)

@@ -65,10 +65,10 @@ class OrderAwareTripletLoss(nn.Module):
 
     def forward(
         self,
-        embeddings: Float[Tensor, "..."],
+        embeddings: Tensor,
         labels: Tensor,
         indices_tuple: tuple[Tensor, ...] | None = None,
-        ref_emb: Float[Tensor, "..."] | None = None,
+        ref_emb: Tensor | None = None,
         ref_labels: Tensor | None = None,
     ) -> Float[Tensor, ""]:
         """The loss of a batch.
@@ -78,21 +78,37 @@ class OrderAwareTripletLoss(nn.Module):
             labels: Integers (images,), or a 0-1 table (images, classes).
             indices_tuple: Only these anchors, positives and negatives, as the miners of
                 pytorch-metric-learning return them: with a memory, the last two are rows of the
-                memory. The weights still come from the full lists.
+                memory (and those that repeat the anchor are left out). The weights still come from
+                the full lists.
             ref_emb: A memory whose images are further positives and negatives in every list.
             ref_labels: The labels of the memory.
         """
         check_embeddings(embeddings)
         check_labels(labels, len(embeddings))
         labels = labels.to(embeddings.device)
-        items = embeddings
         if ref_emb is not None or ref_labels is not None:
             ref_emb, ref_labels = check_memory(embeddings, labels, ref_emb, ref_labels)
-            items = torch.cat([embeddings, ref_emb])
-        grades = grades_of_lists(embeddings, labels, ref_emb, ref_labels)
-        if embeddings.dtype not in (torch.float32, torch.float64):  # half precision ranks badly
-            embeddings, items = embeddings.float(), items.float()
+        # Half precision ranks badly, so what comes in it goes on in float32, autocast or not.
+        dtype = torch.float64 if embeddings.dtype == torch.float64 else torch.float32
+        with torch.autocast(embeddings.device.type, enabled=False):
+            return self._loss(
+                embeddings.to(dtype),
+                labels,
+                indices_tuple,
+                None if ref_emb is None else ref_emb.to(dtype),
+                ref_labels,
+            )
 
+    def _loss(
+        self,
+        embeddings: Float[Tensor, "n bits"],
+        labels: Tensor,
+        indices_tuple: tuple[Tensor, ...] | None,
+        memory: Float[Tensor, "m bits"] | None,
+        memory_labels: Tensor | None,
+    ) -> Float[Tensor, ""]:
+        items = embeddings if memory is None else torch.cat([embeddings, memory])
+        grades = grades_of_lists(embeddings, labels, memory, memory_labels)
         distances = squared_distances(embeddings, items)
         lists = (distances, hamming_distances(embeddings.detach(), items.detach()), grades)
         rule: Any = {
@@ -104,10 +120,9 @@ class OrderAwareTripletLoss(nn.Module):
         if indices_tuple is None:
             sums = sum_all(*lists, **rule)
         else:
-            first = 0 if ref_emb is None else len(embeddings)
-            chosen = check_triplets(indices_tuple, grades[:, first:], self.weighting)
-            anchors, positives, negatives = chosen
-            sums = sum_chosen((anchors, positives + first, negatives + first), *lists, **rule)
+            first = 0 if memory is None else len(embeddings)
+            chosen = check_triplets(indices_tuple, grades, first, self.weighting)
+            sums = sum_chosen(chosen, *lists, **rule)
         divisor = {
             "sum": torch.ones_like(sums.total),
             "mean": sums.triplets,

@@ -37,18 +37,17 @@ def same_item(
 ) -> Bool[Tensor, "n m"]:
     """Where the memory repeats an image of the batch: same embedding to the last bit, same labels.
 
-    A memory carries no ids, so this is all there is to tell. Another image with just the same
-    embedding is taken for the anchor too; at distance 0 it has no gradient to give.
+    A memory carries no ids, so this is all there is to tell. Another image of the same labels with
+    just the same embedding is taken for the anchor too.
     """
-    rows = torch.cat([embeddings.detach(), memory.detach()]).double()
-    # One number per row finds the few pairs that are worth comparing in full.
-    weights = torch.linspace(1, 2, rows.shape[1], dtype=rows.dtype, device=rows.device)
-    fingerprints = (rows * weights).sum(dim=1)
-    n = len(embeddings)
-    same = fingerprints[:n, None] == fingerprints[None, n:]
-    anchors, items = same.nonzero(as_tuple=True)
-    equal = (embeddings[anchors] == memory[items]).all(dim=1)
-    same_label = labels[anchors] == memory_labels[items]
-    equal &= same_label.all(dim=1) if same_label.ndim == 2 else same_label
-    same[anchors, items] = equal
-    return same
+    same = _equal_rows(embeddings.detach(), memory.detach())
+    if labels.ndim == 1:
+        return same & (labels[:, None] == memory_labels[None, :])
+    return same & _equal_rows(labels, memory_labels)
+
+
+def _equal_rows(left: Tensor, right: Tensor) -> Bool[Tensor, "n m"]:
+    # Distinct rows are numbered once, so that pairs compare a number instead of a row.
+    rows = torch.cat([left, right])
+    numbers: Tensor = rows.unique(dim=0, return_inverse=True)[1]  # type: ignore[no-untyped-call]
+    return numbers[: len(left), None] == numbers[None, len(left) :]

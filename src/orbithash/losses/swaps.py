@@ -70,7 +70,10 @@ def places_in_lists(
     )
     right = torch.where(positive, precision - reciprocals, reciprocals - precision)
 
-    gain = torch.exp2(grades.clamp_min(0).to(dtype)) - 1
+    # 2^grade − 1, relative to the highest in the list, so that many labels do not overflow.
+    grade = grades.clamp_min(0).to(dtype)
+    highest = grade.amax(dim=1, keepdim=True) if grade.numel() else grade
+    gain = torch.exp2(grade - highest) - torch.exp2(-highest)
     discounts = 1 / torch.log2(ranks.to(dtype) + 1)
     ideal = (gain.sort(dim=1, descending=True).values * discounts).sum(dim=1, keepdim=True)
     return Places(
@@ -114,31 +117,29 @@ def triplet_terms(
     weighting: str,
     tie_keys: Float[Tensor, "anchors list"] | None,
 ) -> Terms:
-    """The terms of every anchor, some anchors at a time."""
+    """The terms of every anchor, some anchors and positives at a time."""
     places = places_in_lists(hamming, grades, tie_keys, distances.dtype)
     n_anchors, n_list = distances.shape
-    parts = []
-    chunk = max(1, CHUNK // max(1, n_list**2))
-    for start in range(0, n_anchors, chunk):
-        some = slice(start, start + chunk)
-        # [anchor, positive, negative]
-        positive, negative = places.take(some, slice(None), None), places.take(some, None)
-        grade, distance = grades[some], distances[some]
-        exists = are_triplets(grade[:, :, None], grade[:, None, :], weighting)
-        weights = swap_weights(positive, negative, weighting) * exists
-        hinge = (margin + distance[:, :, None] - distance[:, None, :]).clamp_min(0)
-        open_ = hinge > 0
-        pull = weights * torch.where(open_, hinge ** (gamma - 1), 0)
-        parts.append(
-            Terms(
-                totals=(pull * hinge).sum(dim=(1, 2)),
-                weights=weights.sum(dim=(1, 2)),
-                triplets=exists.sum(dim=(1, 2)).to(distances.dtype),
-                active=(exists & open_).sum(dim=(1, 2)).to(distances.dtype),
-                slopes=gamma * (pull.sum(dim=2) - pull.sum(dim=1)),
+    totals, weights_sum, triplets, active = distances.new_zeros(4, n_anchors)
+    terms = Terms(totals, weights_sum, triplets, active, torch.zeros_like(distances))
+    anchors_at_once = max(1, CHUNK // max(1, n_list**2))
+    positives_at_once = max(1, CHUNK // max(1, anchors_at_once * n_list))
+    for anchor in range(0, n_anchors, anchors_at_once):
+        for positive in range(0, n_list, positives_at_once):
+            rows = slice(anchor, anchor + anchors_at_once)
+            columns = slice(positive, positive + positives_at_once)
+            # [anchor, positive, negative]
+            exists = are_triplets(grades[rows, columns, None], grades[rows, None], weighting)
+            weights = exists * swap_weights(
+                places.take(rows, columns, None), places.take(rows, None), weighting
             )
-        )
-    if not parts:
-        nothing = distances.new_zeros(n_anchors)
-        return Terms(nothing, nothing, nothing, nothing, torch.zeros_like(distances))
-    return Terms(*(torch.cat(column) for column in zip(*parts, strict=True)))
+            hinge = (margin + distances[rows, columns, None] - distances[rows, None]).clamp_min(0)
+            is_active = hinge > 0
+            pull = weights * torch.where(is_active, hinge ** (gamma - 1), 0)
+            terms.totals[rows] += (pull * hinge).sum(dim=(1, 2))
+            terms.weights[rows] += weights.sum(dim=(1, 2))
+            terms.triplets[rows] += exists.sum(dim=(1, 2))
+            terms.active[rows] += (exists & is_active).sum(dim=(1, 2))
+            terms.slopes[rows, columns] += gamma * pull.sum(dim=2)
+            terms.slopes[rows] -= gamma * pull.sum(dim=1)
+    return terms

@@ -71,36 +71,52 @@ def sum_chosen(
 
 
 def check_triplets(
-    indices: Any, grades: Int16[Tensor, "anchors items"], weighting: str
+    indices: tuple[Tensor, ...],
+    grades: Int16[Tensor, "anchors list"],
+    first: int,
+    weighting: str,
 ) -> Triplets:
-    """Three equally long tensors of row numbers that really are triplets by their grades."""
+    """Places in the lists of what really are triplets by their grades.
+
+    Positives and negatives count from `first`: the start of the memory where there is one. A miner
+    cannot know which of the memory's images repeats an anchor; such triplets are left out.
+    """
     if len(indices) != 3 or len({len(part) for part in indices}) != 1:
         raise InputError(
             "indices_tuple must be (anchors, positives, negatives), three tensors of the same "
             f"length; got {len(indices)} of lengths {[len(part) for part in indices]}; "
             "use a miner of triplets rather than of pairs"
         )
-    anchors, positives, negatives = (
-        torch.as_tensor(part, dtype=torch.int64, device=grades.device) for part in indices
-    )
-    n_anchors, n_items = grades.shape
-    for name, part, size in (
-        ("anchors", anchors, n_anchors),
-        ("positives", positives, n_items),
-        ("negatives", negatives, n_items),
+    n_anchors, n_items = len(grades), grades.shape[1] - first
+    for name, part, size in zip(
+        ("anchors", "positives", "negatives"), indices, (n_anchors, n_items, n_items), strict=True
     ):
+        if part.is_floating_point() or part.dtype == torch.bool:
+            raise InputError(
+                f"the {name} of indices_tuple must be row numbers; got {part.dtype}; "
+                "pass integers, such as a mask's nonzero()"
+            )
         if len(part) and not 0 <= int(part.min()) <= int(part.max()) < size:
             raise InputError(
                 f"the {name} of indices_tuple must be row numbers from 0 to {size - 1}; got "
                 f"{int(part.min())} to {int(part.max())}"
             )
+    anchors, positives, negatives = (part.to(grades.device, torch.int64) for part in indices)
+    positives, negatives = positives + first, negatives + first
+    if first:
+        ranked = (grades[anchors, positives] >= 0) & (grades[anchors, negatives] >= 0)
+        anchors, positives, negatives = anchors[ranked], positives[ranked], negatives[ranked]
     exist = plain.are_triplets(grades[anchors, positives], grades[anchors, negatives], weighting)
     if not exist.all():
-        first = int((~exist).nonzero()[0])
+        wrong = int((~exist).nonzero()[0])
+        triplet = (
+            int(anchors[wrong]),
+            int(positives[wrong]) - first,
+            int(negatives[wrong]) - first,
+        )
         raise InputError(
             f"{int((~exist).sum())} of {len(exist)} triplets in indices_tuple are not (anchor, "
-            f"related, unrelated) by the labels, the first of them at {first}: "
-            f"({int(anchors[first])}, {int(positives[first])}, {int(negatives[first])}); "
+            f"related, unrelated) by the labels, the first of them {triplet}; "
             "pass the labels that the miner saw"
         )
     return anchors, positives, negatives

@@ -40,7 +40,7 @@ def recall_within(
     return recall
 
 
-def precision_at(
+def precision_of_first(
     items: Int[np.ndarray, "queries distances"],
     relevant: Int[np.ndarray, "queries distances"],
     cutoff: int,
@@ -49,7 +49,7 @@ def precision_at(
 
     A database of fewer items is returned whole, and its size divides.
 
-    >>> precision_at(np.array([[1, 4]]), np.array([[1, 1]]), cutoff=3)
+    >>> precision_of_first(np.array([[1, 4]]), np.array([[1, 1]]), cutoff=3)
     array([0.5])
     """
     ranks = ranks_within(counts_before(items), items, cutoff)
