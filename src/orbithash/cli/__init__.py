@@ -11,6 +11,7 @@ import typer
 import orbithash.kernels  # noqa: F401  # sets how threads wait before torch is loaded
 from orbithash import __version__
 from orbithash.cli.demo import demo
+from orbithash.cli.features import features
 from orbithash.cli.listing import list_registries
 from orbithash.errors import HashingError
 
@@ -21,6 +22,7 @@ app = typer.Typer(
     name="orbithash", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
 app.command("demo")(demo)
+app.command("features")(features)
 app.command("list")(list_registries)
 
 
