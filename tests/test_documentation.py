@@ -1,4 +1,4 @@
-"""The code in the pages runs as it stands."""
+"""The code in the pages runs as it stands; blocks marked `py` need files that do not come along."""
 
 import re
 from pathlib import Path
