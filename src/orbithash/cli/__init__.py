@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-import orbithash.kernels  # sets how threads wait before torch is loaded
+import orbithash.kernels  # noqa: F401 — sets how threads wait, before torch is loaded
 from orbithash import __version__
 from orbithash.cli.demo import demo
 from orbithash.cli.features import features
