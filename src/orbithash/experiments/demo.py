@@ -42,10 +42,10 @@ class DemoSettings:
     seed: int = 0
     n_bits: tuple[int, ...] = (16, 32)
     runs: int = 3  # each from a seed of its own, for every method
-    epochs: int = 40
+    epochs: int = 35
     images_per_class: int = 20  # in every batch, of each of the ten digits
     # An eighth of the bits is the losses' own default.
-    margins: tuple[float, ...] = (1 / 8, 1 / 4)  # as shares of the bits
+    margins: tuple[float, ...] = (1 / 16, 1 / 8)  # as shares of the bits
     learning_rates: tuple[float, ...] = (0.003, 0.01)
 
     def seeds(self) -> range:

@@ -47,7 +47,7 @@ class OrderAwareTripletLoss(nn.Module):
         gamma: float = 2.0,
         weighting: str = "ap",
         ties: str = "distance",
-        reduction: str = "anchor",
+        reduction: str = "active",
     ) -> None:
         super().__init__()
         _check_choice("weighting", weighting, WEIGHTINGS)

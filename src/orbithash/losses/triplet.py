@@ -10,7 +10,7 @@ class TripletLoss(OrderAwareTripletLoss):
     Networks", CVPR 2015, with a fully connected layer in place of its divide-and-encode module.
     """
 
-    def __init__(self, *, margin: float | None = None, reduction: str = "mean") -> None:
+    def __init__(self, *, margin: float | None = None, reduction: str = "active") -> None:
         super().__init__(margin=margin, gamma=1, weighting="none", reduction=reduction)
 
 
@@ -21,7 +21,7 @@ class SquaredTripletLoss(OrderAwareTripletLoss):
     """
 
     def __init__(
-        self, *, margin: float | None = None, gamma: float = 2.0, reduction: str = "mean"
+        self, *, margin: float | None = None, gamma: float = 2.0, reduction: str = "active"
     ) -> None:
         super().__init__(margin=margin, gamma=gamma, weighting="none", reduction=reduction)
 
@@ -35,7 +35,7 @@ class OrderAwareLinearTripletLoss(OrderAwareTripletLoss):
         margin: float | None = None,
         weighting: str = "ap",
         ties: str = "distance",
-        reduction: str = "anchor",
+        reduction: str = "active",
     ) -> None:
         super().__init__(
             margin=margin, gamma=1, weighting=weighting, ties=ties, reduction=reduction

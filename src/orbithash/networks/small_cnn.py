@@ -7,22 +7,25 @@ from torch import Tensor, nn
 class SmallCNN(nn.Module):
     """Two convolutions and a hidden layer, for images of 8 × 8 pixels or a little more."""
 
-    n_features = 64
+    n_features = 128
 
     def __init__(self, channels: int = 1) -> None:
         super().__init__()
         self.layers = nn.Sequential(
-            nn.Conv2d(channels, 8, kernel_size=3, padding=1),
-            nn.BatchNorm2d(8),
+            nn.Conv2d(channels, 16, kernel_size=3, padding=1),
+            nn.BatchNorm2d(16),
             nn.ReLU(),
             # To 4 × 4 whatever the image's size, so that the hidden layer always fits.
             nn.AdaptiveMaxPool2d(4),
-            nn.Conv2d(8, 16, kernel_size=3, padding=1),
-            nn.BatchNorm2d(16),
+            nn.Conv2d(16, 32, kernel_size=3, padding=1),
+            nn.BatchNorm2d(32),
             nn.ReLU(),
             nn.Flatten(),
-            nn.Linear(16 * 4 * 4, self.n_features),
+            # Few images to learn from, as tiny ones often are: without dropout they are memorised.
+            nn.Dropout(0.5),
+            nn.Linear(32 * 4 * 4, self.n_features),
             nn.ReLU(),
+            nn.Dropout(0.5),
         )
 
     def forward(
