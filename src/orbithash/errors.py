@@ -2,9 +2,12 @@
 
 HashingError
 ├── InputError            (ValueError)    what was given cannot be used: a label, an array, a file
-│   └── CodeLengthError                   codes of different lengths were compared
+│   ├── CodeLengthError                   codes of different lengths were compared
+│   └── UnreadableImageError              an image file is missing, damaged or no image
 └── MissingExtraError     (ImportError)   an optional dependency is not installed
 """
+
+from pathlib import Path
 
 
 class HashingError(Exception):
@@ -23,6 +26,14 @@ class CodeLengthError(InputError):
             f"got codes of {got} bytes where {n_bits} bits need {expected}; "
             "encode queries and database with the same encoder and pass its number of bits"
         )
+
+
+class UnreadableImageError(InputError):
+    """An image file cannot be read; whoever reads many may skip it and go on."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"cannot read {path}: {reason}; repair or remove the file")
+        self.path, self.reason = path, reason
 
 
 class MissingExtraError(HashingError, ImportError):

@@ -10,6 +10,7 @@ import typer
 
 from orbithash import __version__
 from orbithash.cli.demo import demo
+from orbithash.cli.features import features
 from orbithash.cli.listing import list_registries
 from orbithash.errors import HashingError
 
@@ -20,6 +21,7 @@ app = typer.Typer(
     name="orbithash", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
 app.command("demo")(demo)
+app.command("features")(features)
 app.command("list")(list_registries)
 
 

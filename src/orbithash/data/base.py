@@ -65,16 +65,7 @@ class LabelledImages:
     split: Split
 
     def __post_init__(self) -> None:
-        if len(self.labels) != len(self.images):
-            raise InputError(
-                f"got {len(self.labels)} labels for {len(self.images)} images; give one per image"
-            )
-        several = self.labels.ndim == 2
-        n_classes = self.labels.shape[1] if several else int(self.labels.max()) + 1
-        if n_classes > len(self.classes) or self.labels.min() < 0:
-            raise InputError(
-                f"the labels need {n_classes} classes from 0 on, but {len(self.classes)} are named"
-            )
+        check_labels(self.labels, self.classes, n_images=len(self.images))
         self.split.check(len(self.images))
 
     def __len__(self) -> int:
@@ -83,3 +74,20 @@ class LabelledImages:
     def pixels(self) -> Float32[np.ndarray, "n pixels"]:
         """Each image as one row of numbers: the features of methods that have no network."""
         return self.images.reshape(len(self), -1)
+
+
+def check_labels(
+    labels: Int[np.ndarray, " m"] | Int[np.ndarray, "m classes"] | Bool[np.ndarray, "m classes"],
+    classes: tuple[str, ...],
+    *,
+    n_images: int,
+) -> None:
+    """Raise unless there is a label for every image and a name for every label."""
+    if len(labels) != n_images:
+        raise InputError(f"got {len(labels)} labels for {n_images} images; give one per image")
+    several = labels.ndim == 2
+    n_classes = labels.shape[1] if several else int(labels.max()) + 1
+    if n_classes > len(classes) or labels.min() < 0:
+        raise InputError(
+            f"the labels need {n_classes} classes from 0 on, but {len(classes)} are named"
+        )

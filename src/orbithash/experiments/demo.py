@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import UInt8
 
-from orbithash.data import DATASETS, LabelledImages
+from orbithash.data import LabelledImages
+from orbithash.data.bundled import digits
 from orbithash.errors import InputError
 from orbithash.evaluation import Scores, evaluate_codes
 from orbithash.experiments.choosing import Trial, best_trial, grid, run_trials
@@ -59,7 +60,7 @@ def run_demo(
     """Compare all methods on handwritten digits; write `codes/`, `scores.json`, `report.html`."""
     settings = settings or DemoSettings()
     started = time.perf_counter()
-    dataset = DATASETS["digits"](settings.seed)
+    dataset = digits(settings.seed)
     comparison = compare(folder / "codes", dataset, settings, progress=progress)
     progress("Write the report", 0, 1)
     (folder / "scores.json").write_text(comparison.to_json(), encoding="utf-8")

@@ -1,0 +1,102 @@
+"""`orbithash features`: a backbone's features of images, with labels and split."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from orbithash.errors import InputError
+
+
+def features(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="Folder of class folders, .csv of paths and labels, or a benchmark as NAME:FOLDER."
+        ),
+    ],
+    backbone: Annotated[
+        str, typer.Option(help="Network that describes the images; see: orbithash list.")
+    ],
+    out: Annotated[Path, typer.Option(help="File for the features, an .npz.")],
+    weights: Annotated[
+        Path | None, typer.Option(help="The network's weights, a safetensors file.")
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a file or unfinished run of other settings.")
+    ] = False,
+) -> None:
+    """Describe every image by a network's features, and save them with labels and split.
+
+    Stopped in the middle, the same command goes on where it was. Images that cannot be read are
+    left out and listed in a text file beside the features.
+    """
+    if out.suffix.lower() != ".npz":
+        raise InputError(f"--out is {out}; give a file whose name ends in .npz")
+    from orbithash.data import ImageFiles, open_source  # --help must not wait for torch
+    from orbithash.encoders.extract import extract_features, unreadable_list
+    from orbithash.networks import load_photo_backbone
+
+    images = open_source(source)
+    if not isinstance(images, ImageFiles):
+        raise InputError(f"{source} has no image files; give a folder, a .csv or NAME:FOLDER")
+    network = load_photo_backbone(backbone, weights)
+    console = Console()
+    try:
+        with progress_bar(console) as report:
+            done = extract_features(images, network, out, force=force, progress=report)
+    except KeyboardInterrupt:
+        console.print("Stopped; the same command goes on from here.")
+        raise
+
+    if done.n_computed:
+        speed = done.n_computed / done.seconds
+        console.print(f"{done.n_computed} images in {done.seconds:.0f} s, {speed:.1f} per second.")
+    else:
+        console.print("Already done: these features are there.")
+    if done.n_unreadable:
+        console.print(f"Left out {done.n_unreadable} images that cannot be read, listed in:")
+        print(f"  {unreadable_list(out)}")
+    console.print(f"Features of {done.n_images} images:", style="bold")
+    print(f"  {out}")
+
+
+@contextmanager
+def progress_bar(console: Console) -> Iterator[Callable[[int, int], None]]:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        ImagesPerSecond(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("Images", total=None)
+
+        def report(done: int, total: int) -> None:
+            if bar.tasks[task].total is None:
+                # What an earlier run did must not count as this one's speed.
+                bar.reset(task, completed=done, total=total)
+            bar.update(task, completed=done)
+
+        yield report
+
+
+class ImagesPerSecond(ProgressColumn):
+    """The speed of late, once there is one."""
+
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.speed:.1f}/s" if task.speed else "", style="progress.data.speed")

@@ -1,0 +1,158 @@
+"""Features in a file: vectors with labels and a split, in one `.npz`.
+
+features    float (n, d)                           any finite numbers
+labels      int (n,), or bool or 0-1 (n, classes)
+train, query, database    int                      row numbers; the three may overlap
+paths       str (n,), optional                     the images they came from
+classes     str, optional                          the names of labels 0, 1, …
+made_with   str, optional                          how the file was made, for whoever made it
+"""
+
+import zipfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool, Float32, Int64, Shaped
+
+from orbithash.data.base import Split, check_labels
+from orbithash.data.whole_file import whole_file
+from orbithash.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledFeatures:
+    """Vectors in memory with what they show and how they are split."""
+
+    features: Float32[np.ndarray, "n d"]
+    labels: Int64[np.ndarray, " n"] | Bool[np.ndarray, "n classes"]
+    split: Split
+    paths: tuple[str, ...] | None = None
+    classes: tuple[str, ...] | None = None
+    made_with: str = ""
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+
+def read_features(file: Path) -> LabelledFeatures:
+    """The features of a file, checked: whatever is wrong with it is said in one line."""
+    arrays = read_arrays(file)
+    for name in ("features", "labels", "train", "query", "database"):
+        if name not in arrays:
+            raise InputError(
+                f"{file} has no array {name!r}, only {', '.join(sorted(arrays)) or 'none at all'}; "
+                "save features, labels, train, query and database with numpy.savez"
+            )
+    try:
+        features = checked_features(arrays["features"])
+        labels = checked_labels(arrays["labels"], n_rows=len(features))
+        split = Split(
+            *(checked_rows(name, arrays[name]) for name in ("train", "query", "database"))
+        )
+        split.check(len(features))
+        paths = checked_strings("paths", arrays.get("paths"))
+        if paths is not None and len(paths) != len(features):
+            raise InputError(f"got {len(paths)} paths for {len(features)} rows of features")
+        classes = checked_strings("classes", arrays.get("classes"))
+        if classes is not None:
+            check_labels(labels, classes, n_images=len(features))
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
+    made_with = str(arrays.get("made_with", ""))
+    return LabelledFeatures(features, labels, split, paths, classes, made_with)
+
+
+def write_features(data: LabelledFeatures, file: Path) -> None:
+    """Write the file whole or not at all, in the place of one that may be there."""
+    arrays: dict[str, np.ndarray] = {
+        "features": data.features,
+        "labels": data.labels,
+        "train": data.split.train,
+        "query": data.split.query,
+        "database": data.split.database,
+    }
+    if data.paths is not None:
+        arrays["paths"] = np.array(data.paths)
+    if data.classes is not None:
+        arrays["classes"] = np.array(data.classes)
+    if data.made_with:
+        arrays["made_with"] = np.array(data.made_with)
+    with whole_file(file) as opened:
+        np.savez(opened, allow_pickle=False, **arrays)
+
+
+def read_arrays(file: Path) -> dict[str, np.ndarray]:
+    if not file.is_file():
+        raise InputError(f"there is no features file {file}; check the path")
+    try:
+        # Opened here, because numpy leaves a damaged file open.
+        with file.open("rb") as opened:
+            loaded = np.load(opened, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                raise InputError(
+                    f"{file} holds one array without a name; save features, labels, train, query "
+                    "and database with numpy.savez"
+                )
+            return dict(loaded)
+    except InputError:
+        raise
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        # Pickled objects are refused, not loaded: they could run any code.
+        raise InputError(
+            f"cannot read {file} as arrays of numbers and strings: {error}; "
+            "save it again with numpy.savez, without objects"
+        ) from None
+
+
+def checked_features(features: Shaped[np.ndarray, "..."]) -> Float32[np.ndarray, "n d"]:
+    if features.ndim != 2 or 0 in features.shape or features.dtype.kind != "f":
+        raise InputError(
+            f"features are {features.dtype} of shape {features.shape}; "
+            "they must be floats of shape (rows, dimensions)"
+        )
+    # A number too large for single precision becomes infinite and is found below.
+    with np.errstate(over="ignore"):
+        result = features.astype(np.float32, copy=False)
+    finite = np.isfinite(result).all(axis=1)
+    if not finite.all():
+        raise InputError(
+            f"{np.count_nonzero(~finite)} rows of features hold NaN or infinite numbers, the first "
+            f"is row {int(np.argmin(finite))}; leave such rows out"
+        )
+    return result
+
+
+def checked_labels(
+    labels: Shaped[np.ndarray, "..."], *, n_rows: int
+) -> Int64[np.ndarray, " n"] | Bool[np.ndarray, "n classes"]:
+    one_each = labels.ndim == 1 and labels.dtype.kind in "iu"
+    several = labels.ndim == 2 and labels.dtype.kind in "iub" and np.isin(labels, (0, 1)).all()
+    if not one_each and not several:
+        raise InputError(
+            f"labels are {labels.dtype} of shape {labels.shape}; they must be one integer per row, "
+            "or 0 and 1 of shape (rows, classes)"
+        )
+    if len(labels) != n_rows:
+        raise InputError(f"got {len(labels)} labels for {n_rows} rows of features; give one each")
+    return labels.astype(np.int64) if one_each else labels.astype(bool)
+
+
+def checked_rows(name: str, rows: Shaped[np.ndarray, "..."]) -> Int64[np.ndarray, " rows"]:
+    if rows.ndim != 1 or rows.dtype.kind not in "iu":
+        raise InputError(
+            f"{name} is {rows.dtype} of shape {rows.shape}; it must be a list of row numbers "
+            "(numpy.flatnonzero makes them from a mask)"
+        )
+    return rows.astype(np.int64)
+
+
+def checked_strings(name: str, strings: Shaped[np.ndarray, "..."] | None) -> tuple[str, ...] | None:
+    if strings is None:
+        return None
+    if strings.ndim != 1 or strings.dtype.kind != "U":
+        raise InputError(
+            f"{name} is {strings.dtype} of shape {strings.shape}; it must be a list of strings"
+        )
+    return tuple(strings.tolist())

@@ -1,0 +1,61 @@
+"""A folder of class folders: the name of the folder that an image lies in is its label."""
+
+import logging
+from pathlib import Path
+
+import numpy as np
+
+from orbithash.data.default_split import default_split
+from orbithash.data.image_files import ImageFiles
+from orbithash.errors import InputError
+
+logger = logging.getLogger(__name__)
+
+IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp", ".gif"})
+
+
+def class_folders(folder: Path, *, seed: int = 0) -> ImageFiles:
+    """Every image beneath `folder`; its class is the first folder on the way to it.
+
+    Classes and images are in alphabetical order. Other files, hidden files and folders without
+    images are passed over. There is no split in a folder, so `default_split` makes one.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder} is not a folder; give a folder that holds one folder per class")
+    images = {
+        entry.name: images_beneath(entry)
+        for entry in sorted(folder.iterdir())
+        if entry.is_dir() and not entry.name.startswith(".")
+    }
+    if empty := [name for name, files in images.items() if not files]:
+        logger.warning("%s: %d folders without images, as %s", folder, len(empty), empty[0])
+    classes = tuple(name for name, files in images.items() if files)
+    loose = sum(1 for entry in folder.iterdir() if is_image(entry))
+    if not classes:
+        raise InputError(
+            f"{folder} has {loose} images but no folder with images; put the images of each class "
+            "into a folder of its own, named as the class"
+        )
+    if loose:
+        logger.warning("%s: %d images outside of any class folder are left out", folder, loose)
+    labels = np.repeat(np.arange(len(classes)), [len(images[name]) for name in classes])
+    return ImageFiles(
+        root=folder,
+        paths=tuple(
+            file.relative_to(folder).as_posix() for name in classes for file in images[name]
+        ),
+        labels=labels,
+        classes=classes,
+        split=default_split(labels, seed=seed),
+    )
+
+
+def images_beneath(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if is_image(path))
+
+
+def is_image(path: Path) -> bool:
+    """By its name alone; whether it can be read shows when it is."""
+    return (
+        path.suffix.lower() in IMAGE_SUFFIXES and not path.name.startswith(".") and path.is_file()
+    )

@@ -1,0 +1,29 @@
+"""Files that are either whole or not there, whenever the process dies."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from orbithash.errors import InputError
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A file to write into that takes the name `path`, and its place, when the block ends well."""
+    # In the same folder, so that the last step is a rename within one file system; with the
+    # process's number, so that two runs do not write into each other.
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
+    try:
+        with unfinished.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    except OSError as error:
+        raise InputError(
+            f"cannot write {path}: {error.strerror}; give a place that can be written"
+        ) from error
+    finally:
+        unfinished.unlink(missing_ok=True)

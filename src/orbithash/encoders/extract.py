@@ -1,0 +1,214 @@
+"""A backbone's features of many image files, as one file that can be fitted and trained on."""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float32, UInt8
+
+from orbithash.data import ImageFiles, LabelledFeatures, Split, read_features, write_features
+from orbithash.data.transforms import read_view
+from orbithash.data.whole_file import whole_file
+from orbithash.encoders.fingerprint import fingerprint
+from orbithash.encoders.read_ahead import read_ahead
+from orbithash.encoders.shards import Shard, ShardFolder, changed_settings
+from orbithash.errors import InputError, UnreadableImageError
+from orbithash.networks import PhotoBackbone
+
+logger = logging.getLogger(__name__)
+
+SHARD_SIZE = 256  # images that a killed run may have to read again
+
+Pixels = UInt8[np.ndarray, "height width 3"]
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """What a run did."""
+
+    n_images: int  # rows in the file
+    n_computed: int  # of them in this run, and not found from an earlier one
+    n_unreadable: int  # images that are left out
+    seconds: float
+
+
+def extract_features(
+    images: ImageFiles,
+    backbone: PhotoBackbone,
+    out: Path,
+    *,
+    force: bool = False,
+    batch_size: int = 32,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Extraction:
+    """Write the features of all images, with labels and split, to the file `out`.
+
+    What is done is kept in the folder `out` + ".partial" until the file is whole: a run that was
+    stopped, however it was, goes on from there. A file that already holds what is asked for is
+    left as it is, and one that holds anything else is replaced only with `force`.
+
+    Images that cannot be read are left out of features, labels and split, and are listed in
+    `unreadable_list(out)`. `progress` is told how many images are done, and of how many.
+    """
+    started = time.perf_counter()
+    made_with = fingerprint(images, backbone)
+    if out.exists() and not force:
+        n_images = len(finished(out, made_with))
+        return Extraction(n_images, 0, len(images) - n_images, time.perf_counter() - started)
+
+    shards = ShardFolder(out.with_name(out.name + ".partial"), made_with=made_with, force=force)
+    n_computed = fill(shards, images, backbone, batch_size=batch_size, progress=progress)
+    everything = joined([shards.read(number) for number in range(n_shards(images))])
+    unreadable = list_unreadable(images, everything)
+    write_unreadable(unreadable, out)
+    data = labelled(images, everything, made_with)
+    write_features(data, out)
+    shards.remove()
+    return Extraction(len(data), n_computed, len(unreadable), time.perf_counter() - started)
+
+
+def unreadable_list(out: Path) -> Path:
+    """Where the images that could not be read are listed; no such file if all could."""
+    return out.with_name(f"{out.stem}.unreadable.txt")
+
+
+def finished(out: Path, made_with: str) -> LabelledFeatures:
+    """The features that are already there, if they are the ones asked for."""
+    try:
+        data = read_features(out)
+        changed = changed_settings(data.made_with or "{}", made_with)
+    except InputError as error:
+        raise InputError(
+            f"{out} exists and holds something else ({error}); add --force to replace it, "
+            "or give --out another name"
+        ) from None
+    if changed:
+        raise InputError(
+            f"{out} exists and was made with other {changed}; add --force to replace it, "
+            "or give --out another name"
+        )
+    return data
+
+
+def fill(
+    shards: ShardFolder,
+    images: ImageFiles,
+    backbone: PhotoBackbone,
+    *,
+    batch_size: int,
+    progress: Callable[[int, int], None],
+) -> int:
+    """Compute the shards that are not there yet; return how many images gave features."""
+    missing = [number for number in range(n_shards(images)) if number not in shards]
+    rows = {number: shard_rows(images, number) for number in missing}
+    done = len(images) - sum(len(part) for part in rows.values())
+    progress(done, len(images))
+    backbone.eval()
+    backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    contents = read_ahead(
+        (images.file(row) for number in missing for row in rows[number]),
+        partial(read_view, **asdict(backbone.view)),
+        n_threads=min(8, os.cpu_count() or 1),
+        n_ahead=4 * batch_size,
+    )
+    n_computed = 0
+    with closing(contents):
+        for number in missing:
+            # Batches end where shards do, so that stopping a run cannot change the last digits.
+            parts = []
+            for batch in batches(islice(contents, len(rows[number])), batch_size):
+                parts.append(described(batch, backbone))
+                done += len(batch)
+                progress(done, len(images))
+            shard = joined(parts)
+            shards.write(number, shard)
+            n_computed += len(shard.features)
+    return n_computed
+
+
+def described(batch: list[Pixels | UnreadableImageError], backbone: PhotoBackbone) -> Shard:
+    pixels = [item for item in batch if isinstance(item, np.ndarray)]
+    return Shard(
+        features=features_of(backbone, np.stack(pixels))
+        if pixels
+        else np.empty((0, backbone.n_features), np.float32),
+        readable=np.array([isinstance(item, np.ndarray) for item in batch]),
+        reasons=tuple(item.reason for item in batch if isinstance(item, UnreadableImageError)),
+    )
+
+
+def joined(shards: list[Shard]) -> Shard:
+    return Shard(
+        features=np.concatenate([shard.features for shard in shards]),
+        readable=np.concatenate([shard.readable for shard in shards]),
+        reasons=tuple(reason for shard in shards for reason in shard.reasons),
+    )
+
+
+@torch.inference_mode()
+def features_of(
+    backbone: PhotoBackbone, pixels: UInt8[np.ndarray, "n height width 3"]
+) -> Float32[np.ndarray, "n d"]:
+    device = next(backbone.parameters()).device
+    # Channels already come last in memory, as convolutions on a processor like it best.
+    batch = torch.from_numpy(pixels).to(device).permute(0, 3, 1, 2).float()
+    return np.asarray(backbone(batch).cpu().numpy())
+
+
+def labelled(images: ImageFiles, shard: Shard, made_with: str) -> LabelledFeatures:
+    """The features with the labels and the split of the images that could be read."""
+    readable = shard.readable
+    if not readable.any():
+        raise InputError(
+            f"none of the {len(images)} images in {images.root} can be read; the first: "
+            f"{images.paths[0]}: {shard.reasons[0]}"
+        )
+    new_row = np.cumsum(readable) - 1
+    parts = (images.split.train, images.split.query, images.split.database)
+    labels = images.labels[readable]
+    return LabelledFeatures(
+        features=shard.features,
+        labels=labels.astype(np.int64) if labels.ndim == 1 else labels.astype(bool),
+        split=Split(*(new_row[part[readable[part]]] for part in parts)),
+        paths=tuple(images.paths[row] for row in np.flatnonzero(readable)),
+        classes=images.classes,
+        made_with=made_with,
+    )
+
+
+def list_unreadable(images: ImageFiles, shard: Shard) -> list[tuple[str, str]]:
+    rows = np.flatnonzero(~shard.readable)
+    return [(images.paths[row], why) for row, why in zip(rows, shard.reasons, strict=True)]
+
+
+def write_unreadable(unreadable: list[tuple[str, str]], out: Path) -> None:
+    for path, reason in unreadable:
+        logger.info("left out %s: %s", path, reason)
+    if not unreadable:
+        unreadable_list(out).unlink(missing_ok=True)
+        return
+    with whole_file(unreadable_list(out)) as file:
+        file.writelines(f"{path}\t{reason}\n".encode() for path, reason in unreadable)
+
+
+def n_shards(images: ImageFiles) -> int:
+    return -(-len(images) // SHARD_SIZE)
+
+
+def shard_rows(images: ImageFiles, number: int) -> range:
+    return range(number * SHARD_SIZE, min(len(images), (number + 1) * SHARD_SIZE))
+
+
+def batches(
+    items: Iterator[Pixels | UnreadableImageError], size: int
+) -> Iterator[list[Pixels | UnreadableImageError]]:
+    while batch := list(islice(items, size)):
+        yield batch

@@ -1,0 +1,55 @@
+"""What features depend on, as one line of text: equal lines mean equal features."""
+
+import hashlib
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from torch import nn
+
+from orbithash.data import ImageFiles
+from orbithash.networks import PhotoBackbone
+
+
+def fingerprint(images: ImageFiles, backbone: PhotoBackbone) -> str:
+    """The backbone, its weights, its view, and the images with labels and split, as JSON.
+
+    An image counts as changed when its size in bytes or its time of change differs; its folder may
+    have moved. The weights count by value, wherever they came from.
+    """
+    return json.dumps(
+        {
+            "backbone": type(backbone).__name__,
+            "weights": digest_of_weights(backbone),
+            "view": asdict(backbone.view),
+            "images": digest_of_images(images),
+        }
+    )
+
+
+def digest_of_weights(network: nn.Module) -> str:
+    digest = hashlib.sha256()
+    for name, weight in sorted(network.state_dict().items()):
+        digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}\n".encode())
+        # Row by row, however the tensor lies in memory.
+        digest.update(weight.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def digest_of_images(images: ImageFiles) -> str:
+    digest = hashlib.sha256()
+    for row, path in enumerate(images.paths):
+        digest.update(f"{path}\t{size_and_time(images.file(row))}\n".encode())
+    split = images.split
+    for array in (images.labels, split.train, split.query, split.database):
+        digest.update(f"{array.shape}".encode() + array.astype("<i8").tobytes())
+    digest.update("\n".join(images.classes).encode())
+    return digest.hexdigest()
+
+
+def size_and_time(file: Path) -> str:
+    try:
+        status = file.stat()
+    except OSError:
+        return "missing"
+    return f"{status.st_size} {status.st_mtime_ns}"

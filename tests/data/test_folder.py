@@ -1,0 +1,60 @@
+import logging
+
+import numpy as np
+import pytest
+
+from image_files import class_folder, noise, save
+from orbithash.data import class_folders, open_source
+from orbithash.errors import InputError
+
+
+def test_folders_are_classes_in_alphabetical_order(tmp_path):
+    pets = open_source(str(class_folder(tmp_path, {"dog": 3, "cat": 2})))
+    assert pets.classes == ("cat", "dog")
+    assert pets.paths == ("cat/0.jpg", "cat/1.jpg", "dog/0.jpg", "dog/1.jpg", "dog/2.jpg")
+    assert pets.labels.tolist() == [0, 0, 1, 1, 1]
+
+
+def test_images_in_deeper_folders_belong_to_the_first_one(tmp_path):
+    class_folder(tmp_path, {"cat": 2, "dog/large": 2})
+    assert class_folders(tmp_path).classes == ("cat", "dog")
+
+
+def test_a_fifth_of_each_class_are_queries_and_the_rest_trains_and_answers(tmp_path):
+    pets = class_folders(class_folder(tmp_path, {"cat": 20, "dog": 10, "emu": 2, "fox": 1}))
+    assert np.bincount(pets.labels[pets.split.query], minlength=4).tolist() == [4, 2, 1, 0]
+    assert np.array_equal(pets.split.train, pets.split.database)
+    rows = np.concatenate([pets.split.query, pets.split.database])
+    assert np.array_equal(np.sort(rows), np.arange(33))
+
+
+def test_the_seed_alone_decides_the_split(tmp_path):
+    class_folder(tmp_path, {"cat": 12, "dog": 12})
+    first, again, other = (class_folders(tmp_path, seed=seed).split.query for seed in (0, 0, 1))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_what_is_no_image_is_passed_over(tmp_path, caplog):
+    class_folder(tmp_path, {"cat": 2, ".hidden": 2})
+    (tmp_path / "cat/notes.txt").touch()
+    (tmp_path / "cat/.0.jpg").touch()
+    (tmp_path / "empty").mkdir()
+    save(noise((8, 8)), tmp_path / "loose.PNG")
+    with caplog.at_level(logging.WARNING):
+        assert class_folders(tmp_path).paths == ("cat/0.jpg", "cat/1.jpg")
+    assert "1 images outside of any class folder" in caplog.text
+    assert "1 folders without images, as empty" in caplog.text
+
+
+def test_a_folder_without_class_folders_is_refused(tmp_path):
+    save(noise((8, 8)), tmp_path / "loose.png")
+    with pytest.raises(InputError, match="has 1 images but no folder with images"):
+        class_folders(tmp_path)
+    with pytest.raises(InputError, match="is not a folder"):
+        class_folders(tmp_path / "loose.png")
+
+
+def test_classes_of_one_image_each_leave_nothing_to_search_for(tmp_path):
+    with pytest.raises(InputError, match="no class of 2 images has two"):
+        class_folders(class_folder(tmp_path, {"cat": 1, "dog": 1}))

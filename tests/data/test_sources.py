@@ -1,0 +1,24 @@
+import pytest
+
+from orbithash.data import LabelledImages, open_source
+from orbithash.errors import InputError
+
+
+def test_what_comes_with_the_install_is_opened_by_its_name():
+    assert isinstance(open_source("digits"), LabelledImages)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("cub200_2011", "write cub200_2011:FOLDER"),
+        ("nowhere/at/all", "neither a folder, nor a .csv, nor an .npz, nor a dataset"),
+        ("birds:folder", "cub200_2011:FOLDER"),
+        ("none.csv", "there is no table none.csv"),
+        ("none.npz", "there is no features file none.npz"),
+        ("cub200_2011:nowhere", "nowhere/images.txt is missing"),
+    ],
+)
+def test_a_source_that_is_not_there_says_what_may_be(source, message):
+    with pytest.raises(InputError, match=message):
+        open_source(source)

@@ -1,0 +1,23 @@
+import pytest
+
+from orbithash.data.whole_file import whole_file
+from orbithash.errors import InputError
+
+
+def test_a_file_appears_when_it_is_whole(tmp_path):
+    with whole_file(tmp_path / "a") as file:
+        file.write(b"all")
+        assert not (tmp_path / "a").exists()
+    assert (tmp_path / "a").read_bytes() == b"all"
+
+
+def test_a_failure_leaves_what_was_there_and_nothing_else(tmp_path):
+    (tmp_path / "a").write_bytes(b"before")
+    with pytest.raises(ZeroDivisionError), whole_file(tmp_path / "a") as file:
+        file.write(bytes(1 // 0))
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"before"]
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    with pytest.raises(InputError, match="none/a: No such file"), whole_file(tmp_path / "none/a"):
+        pass
