@@ -2,8 +2,8 @@
 
 An estimator is its parameters and what `fit` learned, the attributes that end in an underscore;
 inside may be other estimators and frozen dataclasses. Arrays are gathered under dotted names, such
-as `pca_.components_`; everything else is a tree for JSON in which `{"array": name}` stands for an
-array and `{"type": name, "attributes": …}` for an object.
+as `pca_.components_`; everything else is a tree for JSON in which `{"array": name, …}` stands for
+an array and `{"type": name, "attributes": …}` for an object.
 """
 
 from collections.abc import Mapping
@@ -25,8 +25,10 @@ TYPES: dict[str, type] = {kind.__name__: kind for kind in (*HASHERS.values(), An
 def take_apart(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
     """The value as a tree; its arrays are added to `arrays`, under names that begin with `name`."""
     if isinstance(value, np.ndarray):
-        arrays[name] = np.ascontiguousarray(value) if value.ndim else value
-        return {"array": name}
+        # The order of axes in memory decides how products are rounded, so it is kept.
+        turned = value.flags.f_contiguous and not value.flags.c_contiguous
+        arrays[name] = np.require(value.T if turned else value, requirements="C")
+        return {"array": name, "turned": turned}
     if isinstance(value, np.generic):
         return value.item()
     if value is None or isinstance(value, bool | int | float | str):
@@ -50,7 +52,8 @@ def put_together(tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     if not isinstance(tree, dict):
         return tree
     if "array" in tree:
-        return arrays[tree["array"]]
+        array = arrays[tree["array"]]
+        return array.T if tree["turned"] else array
     if tree.get("type") not in TYPES:
         raise InputError(f"got an object of type {tree.get('type')!r}, which is not a hasher's")
     kind = TYPES[tree["type"]]

@@ -2,13 +2,18 @@
 
 from torch import nn
 
+from orbithash.losses.deep_supervised import DeepSupervisedLoss
+from orbithash.losses.mining import HardNegativeTripletLoss, SemiHardTripletLoss
 from orbithash.losses.order_aware import OrderAwareTripletLoss
 from orbithash.losses.triplet import OrderAwareLinearTripletLoss, SquaredTripletLoss, TripletLoss
 
 __all__ = [
     "LOSSES",
+    "DeepSupervisedLoss",
+    "HardNegativeTripletLoss",
     "OrderAwareLinearTripletLoss",
     "OrderAwareTripletLoss",
+    "SemiHardTripletLoss",
     "SquaredTripletLoss",
     "TripletLoss",
 ]
@@ -18,4 +23,7 @@ LOSSES: dict[str, type[nn.Module]] = {
     "order-aware-linear": OrderAwareLinearTripletLoss,
     "triplet": TripletLoss,
     "triplet-squared": SquaredTripletLoss,
+    "triplet-hard-negative": HardNegativeTripletLoss,
+    "triplet-semi-hard": SemiHardTripletLoss,
+    "dsh": DeepSupervisedLoss,
 }

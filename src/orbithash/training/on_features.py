@@ -103,7 +103,14 @@ def train_head(
 ) -> tuple[FeatureHead, list[Epoch]]:
     """Train a network on features with a loss, and keep its best epoch."""
     check_trainable(labels)
-    loss = make_loss(method, options, n_bits=n_bits, n_classes=count_classes(labels), seed=seed)
+    loss = make_loss(
+        method,
+        options,
+        n_bits=n_bits,
+        n_classes=count_classes(labels),
+        seed=seed,
+        reduction=settings.reduction,
+    )
     if settings.memory:
         check_memory(loss, method)
     rest, held_out = hold_out(labels, settings.validation, seed=seed)

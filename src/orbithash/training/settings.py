@@ -20,6 +20,8 @@ class TrainingSettings:
     weight_decay: float = 5e-4
     momentum: float = 0.9  # of SGD
 
+    reduction: str | None = None  # of the losses that add up triplets; None: each one's own
+
     hidden: int = 1024  # units between features and bits; 0: none, as in the paper
     dropout: float = 0.5  # of the hidden units
     memory: int = 0  # recent embeddings that lengthen the rank lists
@@ -66,13 +68,15 @@ def check_at_least(least: int, **numbers: int) -> None:
 
 PRESETS: dict[str, TrainingSettings] = {
     "default": TrainingSettings(),
-    # Chen et al., 2018, section 4: the head is the hash layer alone.
+    # Chen et al., 2018, section 4: the head is the hash layer alone. Their plain sum over triplets
+    # drives the sigmoid into its flat ends at this rate; divided by the anchors it trains.
     "paper": TrainingSettings(
         epochs=150,
         batch_size=100,
         optimizer="sgd",
         learning_rate=0.001,
         schedule="steps",
+        reduction="anchor",
         hidden=0,
     ),
 }
