@@ -10,7 +10,7 @@ from orbithash.errors import InputError
 from orbithash.evaluation import evaluate_encoder, mean_average_precision
 from orbithash.training import PRESETS, TrainingSettings, train_on_features
 
-QUICK = TrainingSettings(epochs=10, hidden=32, learning_rate=0.01)
+QUICK = TrainingSettings(epochs=10, hidden=128, learning_rate=0.01)
 
 
 def data(**options) -> LabelledFeatures:
@@ -74,7 +74,7 @@ def test_a_loss_that_takes_no_memory_is_refused_one():
 
 def test_a_run_to_start_from_must_fit():
     triplet = learn("triplet").encoder
-    with pytest.raises(InputError, match="hidden=32, but here it is 0"):
+    with pytest.raises(InputError, match="hidden=128, but here it is 0"):
         learn("triplet-hard-negative", replace(QUICK, hidden=0), init=triplet)
     with pytest.raises(InputError, match="holds a hasher"):
         learn(init=learn("itq").encoder)

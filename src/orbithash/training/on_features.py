@@ -103,11 +103,13 @@ def train_head(
 ) -> tuple[FeatureHead, list[Epoch]]:
     """Train a network on features with a loss, and keep its best epoch."""
     check_trainable(labels)
+    if labels.ndim == 1:  # from 0 on, whatever the classes are called
+        labels = np.unique(labels, return_inverse=True)[1]
     loss = make_loss(
         method,
         options,
         n_bits=n_bits,
-        n_classes=count_classes(labels),
+        n_classes=labels.shape[1] if labels.ndim == 2 else int(labels.max()) + 1,
         seed=seed,
         reduction=settings.reduction,
     )
@@ -166,7 +168,3 @@ def start_head(
             )
     head.load_state_dict(theirs.state_dict())
     return head
-
-
-def count_classes(labels: Labels) -> int:
-    return labels.shape[1] if labels.ndim == 2 else int(labels.max()) + 1
