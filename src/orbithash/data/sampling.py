@@ -13,6 +13,8 @@ from jaxtyping import Bool, Int, Int64
 
 from orbithash.errors import InputError
 
+BATCHES_PER_EPOCH = 4  # at least: so many steps are worth an epoch's name
+
 
 def batches_by_labels(
     labels: Int[np.ndarray, " n"] | Int[np.ndarray, "n classes"] | Bool[np.ndarray, "n classes"],
@@ -23,10 +25,10 @@ def batches_by_labels(
 ) -> "ClassBalancedBatches | ShuffledBatches":
     """Classes × images where images have one label, shuffled where they have several.
 
-    A batch has `batch_size` images, or as many as there are, or what comes nearest below with the
-    same number of each class; more than `images_per_class` if the classes are few.
+    A batch has `batch_size` images, or a quarter of all where these are few, or what comes nearest
+    below with the same number of each class; more than `images_per_class` if the classes are few.
     """
-    batch_size = min(batch_size, len(labels))
+    batch_size = min(batch_size, max(2, len(labels) // BATCHES_PER_EPOCH))
     if labels.ndim == 2:
         return ShuffledBatches(len(labels), batch_size, seed=seed)
     n_classes = len(np.unique(labels))

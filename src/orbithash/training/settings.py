@@ -11,11 +11,11 @@ class TrainingSettings:
     """What training needs besides data, a method and a seed."""
 
     epochs: int = 150
-    batch_size: int = 500  # less where there are not so many images
+    batch_size: int = 500  # less where that is more than a quarter of the images
     images_per_class: int = 5  # in a batch; more where there are too few classes to fill it
 
     optimizer: Literal["adam", "sgd"] = "adam"
-    learning_rate: float = 0.001
+    learning_rate: float = 0.003
     schedule: Literal["cosine", "steps"] = "cosine"  # steps: divided by 10 every 50 epochs
     weight_decay: float = 5e-4
     momentum: float = 0.9  # of SGD
