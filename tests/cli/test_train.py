@@ -52,6 +52,23 @@ def test_train_evaluate_encode_go_the_whole_way(features, tmp_path, capsys, meth
         assert codes["n_bits"] == encoder.n_bits == 16
 
 
+def test_vectors_without_labels_or_split_are_encoded(features, tmp_path):
+    assert train(features, tmp_path / "run", method="lsh") == 0
+    np.savez(tmp_path / "new.npz", features=clouds()["features"][:7])
+    out = tmp_path / "codes.npz"
+    assert run(["encode", str(tmp_path / "run"), str(tmp_path / "new.npz"), "--out", str(out)]) == 0
+    with np.load(out) as codes:
+        assert sorted(codes) == ["codes", "ids", "n_bits"]
+        assert codes["codes"].shape == (7, 2)
+
+
+def test_a_batch_of_another_size_brings_its_own_rate(features, tmp_path):
+    arguments = ["train", str(features), "--bits", "8", "--epochs", "1", "--batch-size", "125"]
+    assert run([*arguments, "--out", str(tmp_path / "run")]) == 0
+    settings = json.loads((tmp_path / "run" / "run.json").read_text())["settings"]
+    assert settings["learning_rate"] == pytest.approx(0.003 / 2)
+
+
 @pytest.mark.parametrize("method", [*LOSSES, *HASHERS])
 def test_every_method_learns_from_one_label_and_from_several(method, tmp_path):
     several = write_clouds(tmp_path / "several.npz", many_labels=True)
@@ -139,6 +156,7 @@ def of_one_class():
         (of_one_class(), {}, "at least two classes"),
         (clouds(), {"method": "itq", "bits": 32}, "n_bits=32, one per principal component"),
         (clouds(), {"method": "oder-aware"}, "there is no method 'oder-aware'"),
+        (clouds() | {"train": np.array([1])}, {"method": "lsh"}, "lsh cannot be fitted"),
         (clouds(), {"bits": 3}, "got 3 bits; codes have 4 to 1024"),
     ],
 )

@@ -130,14 +130,19 @@ def features_file(source: str) -> Path:
 
 
 def chosen_settings(preset: str, **given: Any) -> "TrainingSettings":
-    """The preset with what was given on the command line in its place."""
+    """The preset with what was given on the command line in its place.
+
+    A batch of another size brings its own learning rate, unless one was given.
+    """
     from orbithash.training import PRESETS
 
     if preset not in PRESETS:
         raise InputError(f"there is no preset {preset!r}; choose from {', '.join(PRESETS)}")
-    return replace(
-        PRESETS[preset], **{name: value for name, value in given.items() if value is not None}
-    )
+    given = {name: value for name, value in given.items() if value is not None}
+    settings = replace(PRESETS[preset], **given)
+    if "batch_size" in given and "learning_rate" not in given:
+        return replace(PRESETS[preset].for_batches_of(settings.batch_size), **given)
+    return settings
 
 
 def method_options(pairs: list[str]) -> dict[str, Any]:

@@ -6,7 +6,13 @@ from pathlib import Path
 from orbithash.data.base import LabelledImages, Split
 from orbithash.data.bundled import digits
 from orbithash.data.cub200_2011 import cub200_2011
-from orbithash.data.features import LabelledFeatures, read_features, write_features
+from orbithash.data.features import (
+    LabelledFeatures,
+    Vectors,
+    read_features,
+    read_vectors,
+    write_features,
+)
 from orbithash.data.folder import class_folders
 from orbithash.data.image_files import ImageFiles
 from orbithash.data.sampling import ClassBalancedBatches, ShuffledBatches, batches_by_labels
@@ -24,6 +30,7 @@ __all__ = [
     "LabelledImages",
     "ShuffledBatches",
     "Split",
+    "Vectors",
     "batches_by_labels",
     "check_trainable",
     "class_folders",
@@ -31,6 +38,7 @@ __all__ = [
     "image_table",
     "open_source",
     "read_features",
+    "read_vectors",
     "write_features",
 ]
 

@@ -3,7 +3,7 @@
 ids      int64 (n,)             row numbers of what was encoded
 codes    uint8 (n, bytes)
 n_bits   int
-labels   as in the features
+labels   as in the features, where known
 paths    str (n,), where known
 """
 
@@ -12,21 +12,22 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import UInt8
 
-from orbithash.data import LabelledFeatures
+from orbithash.data import Vectors
 from orbithash.data.whole_file import whole_file
 
 
 def write_codes(
-    file: Path, codes: UInt8[np.ndarray, "n bytes"], n_bits: int, data: LabelledFeatures
+    file: Path, codes: UInt8[np.ndarray, "n bytes"], n_bits: int, vectors: Vectors
 ) -> None:
-    """Write the codes of all rows of `data`."""
+    """Write the codes of these vectors with what else is known of them."""
     arrays: dict[str, np.ndarray] = {
         "ids": np.arange(len(codes), dtype=np.int64),
         "codes": codes,
         "n_bits": np.array(n_bits),
-        "labels": data.labels,
     }
-    if data.paths is not None:
-        arrays["paths"] = np.array(data.paths)
+    if vectors.labels is not None:
+        arrays["labels"] = vectors.labels
+    if vectors.paths is not None:
+        arrays["paths"] = np.array(vectors.paths)
     with whole_file(file) as opened:
         np.savez(opened, allow_pickle=False, **arrays)

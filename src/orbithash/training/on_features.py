@@ -83,9 +83,25 @@ def train_on_features(
     else:
         if init is not None:
             raise InputError(f"{method} is fitted in one go and cannot start from another run")
-        hasher = make_hasher(method, options or {}, n_bits=n_bits, seed=seed)
-        encoder, history = FeatureEncoder(hasher.fit(features, labels)), []
+        encoder, history = fit_hasher(features, labels, method, n_bits, options or {}, seed), []
     return Trained(encoder, tuple(history), time.perf_counter() - started)
+
+
+def fit_hasher(
+    features: Float32[np.ndarray, "n d"],
+    labels: Labels,
+    method: str,
+    n_bits: int,
+    options: Mapping[str, Any],
+    seed: int,
+) -> FeatureEncoder:
+    hasher = make_hasher(method, options, n_bits=n_bits, seed=seed)
+    try:
+        return FeatureEncoder(hasher.fit(features, labels))
+    except InputError:
+        raise
+    except ValueError as error:  # scikit-learn's and numpy's own words for what they cannot take
+        raise InputError(f"{method} cannot be fitted: {str(error).partition(chr(10))[0]}") from None
 
 
 def train_head(
