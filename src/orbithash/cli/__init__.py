@@ -3,6 +3,7 @@
 Exit codes: 0 done, 2 wrong usage or input (one line on stderr), 1 anything else.
 """
 
+import os
 import sys
 from typing import Annotated
 
@@ -52,6 +53,8 @@ def orbithash(
 
 
 def main() -> None:
+    # Read when torch is loaded: threads that wait then sleep, and do not take a core from numba's.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     sys.exit(run(sys.argv[1:]))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float32, Int64, UInt8
+from jaxtyping import Bool, Float32, Int64
 
 from orbithash.codes import binarize, check_n_bits, pack
 from orbithash.data import LabelledFeatures, batches_by_labels, check_trainable, hold_out
@@ -20,7 +20,6 @@ from orbithash.training.methods import check_memory, check_method, make_hasher, 
 from orbithash.training.seeding import seeded
 from orbithash.training.settings import TrainingSettings
 
-Codes = UInt8[np.ndarray, "n bytes"]
 Labels = Int64[np.ndarray, " n"] | Bool[np.ndarray, "n classes"]
 
 # Queries' codes, database's codes, their labels, and the number of bits: the higher the better.
@@ -95,13 +94,15 @@ def fit_hasher(
     options: Mapping[str, Any],
     seed: int,
 ) -> FeatureEncoder:
+    """Fit a hasher to all features."""
     hasher = make_hasher(method, options, n_bits=n_bits, seed=seed)
     try:
         return FeatureEncoder(hasher.fit(features, labels))
     except InputError:
         raise
     except ValueError as error:  # scikit-learn's and numpy's own words for what they cannot take
-        raise InputError(f"{method} cannot be fitted: {str(error).partition(chr(10))[0]}") from None
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"{method} cannot be fitted: {reason}") from None
 
 
 def train_head(

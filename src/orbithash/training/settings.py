@@ -78,5 +78,6 @@ PRESETS: dict[str, TrainingSettings] = {
         schedule="steps",
         reduction="anchor",
         hidden=0,
+        patience=30,  # all epochs: what is best may come after the rate has fallen
     ),
 }
