@@ -28,7 +28,9 @@ def test_the_lock_names_every_declared_dependency_and_no_torchvision():
     assert "torchvision" not in locked
 
 
-@pytest.mark.parametrize("package", ["losses", "evaluation", "index", "hashers", "networks"])
+@pytest.mark.parametrize(
+    "package", ["losses", "evaluation", "index", "hashers", "networks", "encoders", "training"]
+)
 def test_no_package_needs_torchvision(package):
     program = f"import orbithash.{package}, sys; sys.exit('torchvision' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

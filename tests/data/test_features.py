@@ -1,7 +1,14 @@
 import numpy as np
 import pytest
 
-from orbithash.data import LabelledFeatures, Split, open_source, read_features, write_features
+from orbithash.data import (
+    LabelledFeatures,
+    Split,
+    open_source,
+    read_features,
+    read_vectors,
+    write_features,
+)
 from orbithash.errors import InputError
 
 
@@ -120,3 +127,24 @@ def test_files_that_are_no_archives_are_refused(file):
     file.write_bytes(b"")
     with pytest.raises(InputError, match="cannot read"):
         read_features(file)
+
+
+def test_vectors_alone_need_neither_labels_nor_split(file):
+    np.savez(file, features=arrays()["features"], paths=np.array(list("abcdef")))
+    vectors = read_vectors(file)
+    assert vectors.features.shape == (6, 3)
+    assert (vectors.labels, vectors.paths) == (None, tuple("abcdef"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"features": None}, "has no array 'features'"),
+        ({"labels": np.zeros(5, dtype=int)}, "got 5 labels for 6 rows"),
+        ({"paths": np.array(["a"])}, "got 1 paths for 6 rows"),
+    ],
+)
+def test_vectors_with_labels_or_paths_that_do_not_fit_are_refused(file, changes, message):
+    np.savez(file, **arrays(**changes))
+    with pytest.raises(InputError, match=message):
+        read_vectors(file)

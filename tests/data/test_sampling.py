@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from orbithash.data import ClassBalancedBatches, ShuffledBatches
+from orbithash.data import ClassBalancedBatches, ShuffledBatches, batches_by_labels
 from orbithash.errors import InputError
 
 LABELS = np.repeat(np.arange(6), [4, 9, 12, 30, 25, 20])  # classes of very different sizes
@@ -66,3 +66,23 @@ def test_batches_that_cannot_hold_a_triplet_are_refused():
 def test_labels_of_several_classes_are_sent_to_shuffled_batches():
     with pytest.raises(InputError, match="use ShuffledBatches"):
         ClassBalancedBatches(np.eye(6, dtype=np.int64), 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("labels", "batch"),
+    [
+        (np.arange(4000) % 200, (100, 5)),
+        (np.arange(4000) % 10, (10, 50)),  # few classes: more images of each
+        (np.arange(80) % 10, (4, 5)),  # few images: a quarter of them
+    ],
+)
+def test_single_labels_make_batches_of_classes_and_images(labels, batch):
+    batches = batches_by_labels(labels, batch_size=500, images_per_class=5, seed=0)
+    assert (batches.classes_per_batch, batches.images_per_class) == batch
+
+
+def test_several_labels_make_shuffled_batches():
+    labels = np.ones((4000, 3), dtype=bool)
+    batches = batches_by_labels(labels, batch_size=500, images_per_class=5, seed=0)
+    assert isinstance(batches, ShuffledBatches)
+    assert batches.batch_size == 500

@@ -11,8 +11,11 @@ import typer
 import orbithash.kernels  # noqa: F401 — sets how threads wait, before torch is loaded
 from orbithash import __version__
 from orbithash.cli.demo import demo
+from orbithash.cli.encode import encode
+from orbithash.cli.evaluate import evaluate
 from orbithash.cli.features import features
 from orbithash.cli.listing import list_registries
+from orbithash.cli.train import train
 from orbithash.errors import HashingError
 
 # Typer brings its own copy of click from some version on; this finds the class in either.
@@ -23,6 +26,9 @@ app = typer.Typer(
 )
 app.command("demo")(demo)
 app.command("features")(features)
+app.command("train")(train)
+app.command("evaluate")(evaluate)
+app.command("encode")(encode)
 app.command("list")(list_registries)
 
 

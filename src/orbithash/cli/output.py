@@ -53,3 +53,17 @@ def check_replaceable(out: Path, *, contents: Set[str], force: bool) -> None:
             f"{out} holds {foreign[0]!r}, which this command did not write; "
             "give --out another name, even with --force"
         )
+
+
+def check_new_file(out: Path, *, suffix: str, force: bool) -> None:
+    """Raise unless `out` is a name for a new file, or may replace one."""
+    if out.suffix.lower() != suffix:
+        raise InputError(f"--out is {out}; give a file whose name ends in {suffix}")
+    if out.is_dir():
+        raise InputError(f"{out} is a folder; give --out another name")
+    if out.exists() and not force:
+        raise InputError(f"{out} exists; add --force to replace it, or give --out another name")
+    try:
+        out.absolute().parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write {out}: {error.strerror}; give --out another name") from None

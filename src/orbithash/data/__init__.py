@@ -6,11 +6,19 @@ from pathlib import Path
 from orbithash.data.base import LabelledImages, Split
 from orbithash.data.bundled import digits
 from orbithash.data.cub200_2011 import cub200_2011
-from orbithash.data.features import LabelledFeatures, read_features, write_features
+from orbithash.data.features import (
+    LabelledFeatures,
+    Vectors,
+    read_features,
+    read_vectors,
+    write_features,
+)
 from orbithash.data.folder import class_folders
 from orbithash.data.image_files import ImageFiles
-from orbithash.data.sampling import ClassBalancedBatches, ShuffledBatches
+from orbithash.data.sampling import ClassBalancedBatches, ShuffledBatches, batches_by_labels
 from orbithash.data.table import image_table
+from orbithash.data.trainable import check_trainable
+from orbithash.data.validation import hold_out
 from orbithash.errors import InputError
 
 __all__ = [
@@ -22,10 +30,15 @@ __all__ = [
     "LabelledImages",
     "ShuffledBatches",
     "Split",
+    "Vectors",
+    "batches_by_labels",
+    "check_trainable",
     "class_folders",
+    "hold_out",
     "image_table",
     "open_source",
     "read_features",
+    "read_vectors",
     "write_features",
 ]
 

@@ -36,6 +36,15 @@ class LabelledFeatures:
         return len(self.features)
 
 
+@dataclass(frozen=True, eq=False)
+class Vectors:
+    """Features to encode; labels and paths where the file has them."""
+
+    features: Float32[np.ndarray, "n d"]
+    labels: Int64[np.ndarray, " n"] | Bool[np.ndarray, "n classes"] | None = None
+    paths: tuple[str, ...] | None = None
+
+
 def read_features(file: Path) -> LabelledFeatures:
     """The features of a file, checked: whatever is wrong with it is said in one line."""
     arrays = read_arrays(file)
@@ -52,9 +61,7 @@ def read_features(file: Path) -> LabelledFeatures:
             *(checked_rows(name, arrays[name]) for name in ("train", "query", "database"))
         )
         split.check(len(features))
-        paths = checked_strings("paths", arrays.get("paths"))
-        if paths is not None and len(paths) != len(features):
-            raise InputError(f"got {len(paths)} paths for {len(features)} rows of features")
+        paths = checked_paths(arrays.get("paths"), n_rows=len(features))
         classes = checked_strings("classes", arrays.get("classes"))
         if classes is not None:
             check_labels(labels, classes, n_images=len(features))
@@ -62,6 +69,26 @@ def read_features(file: Path) -> LabelledFeatures:
         raise InputError(f"{file}: {error}") from None
     made_with = str(arrays.get("made_with", ""))
     return LabelledFeatures(features, labels, split, paths, classes, made_with)
+
+
+def read_vectors(file: Path) -> Vectors:
+    """The features of a file that need neither labels nor a split, as for encoding alone."""
+    arrays = read_arrays(file)
+    if "features" not in arrays:
+        raise InputError(
+            f"{file} has no array 'features', only {', '.join(sorted(arrays)) or 'none at all'}; "
+            "save it with numpy.savez"
+        )
+    try:
+        features = checked_features(arrays["features"])
+        labels = arrays.get("labels")
+        return Vectors(
+            features,
+            None if labels is None else checked_labels(labels, n_rows=len(features)),
+            checked_paths(arrays.get("paths"), n_rows=len(features)),
+        )
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
 
 
 def write_features(data: LabelledFeatures, file: Path) -> None:
@@ -146,6 +173,15 @@ def checked_rows(name: str, rows: Shaped[np.ndarray, "..."]) -> Int64[np.ndarray
             "(numpy.flatnonzero makes them from a mask)"
         )
     return rows.astype(np.int64)
+
+
+def checked_paths(
+    strings: Shaped[np.ndarray, "..."] | None, *, n_rows: int
+) -> tuple[str, ...] | None:
+    paths = checked_strings("paths", strings)
+    if paths is not None and len(paths) != n_rows:
+        raise InputError(f"got {len(paths)} paths for {n_rows} rows of features")
+    return paths
 
 
 def checked_strings(name: str, strings: Shaped[np.ndarray, "..."] | None) -> tuple[str, ...] | None:

@@ -9,9 +9,33 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Int, Int64
+from jaxtyping import Bool, Int, Int64
 
 from orbithash.errors import InputError
+
+BATCHES_PER_EPOCH = 4  # at least: so many steps are worth an epoch's name
+
+
+def batches_by_labels(
+    labels: Int[np.ndarray, " n"] | Int[np.ndarray, "n classes"] | Bool[np.ndarray, "n classes"],
+    *,
+    batch_size: int,
+    images_per_class: int,
+    seed: int,
+) -> "ClassBalancedBatches | ShuffledBatches":
+    """Classes × images where images have one label, shuffled where they have several.
+
+    A batch has `batch_size` images, or a quarter of all where these are few, or what comes nearest
+    below with the same number of each class; more than `images_per_class` if the classes are few.
+    """
+    batch_size = min(batch_size, max(2, len(labels) // BATCHES_PER_EPOCH))
+    if labels.ndim == 2:
+        return ShuffledBatches(len(labels), batch_size, seed=seed)
+    n_classes = len(np.unique(labels))
+    classes_per_batch = max(2, min(n_classes, batch_size // images_per_class))
+    return ClassBalancedBatches(
+        labels, classes_per_batch, max(2, batch_size // classes_per_batch), seed=seed
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +91,12 @@ class ClassBalancedBatches:
                 f"{n_classes} classes; a triplet needs at least 2 × 2 and classes that exist"
             )
 
+    @property
+    def batch_size(self) -> int:
+        return self.classes_per_batch * self.images_per_class
+
     def __len__(self) -> int:
-        return max(1, len(self.labels) // (self.classes_per_batch * self.images_per_class))
+        return max(1, len(self.labels) // self.batch_size)
 
     def __call__(self, epoch: int) -> Iterator[Int64[np.ndarray, " batch"]]:
         rng = np.random.default_rng([self.seed, epoch])

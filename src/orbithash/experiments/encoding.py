@@ -14,7 +14,7 @@ from orbithash.data import ClassBalancedBatches, LabelledImages
 from orbithash.hashers import HASHERS
 from orbithash.losses import LOSSES
 from orbithash.networks import BACKBONES, HashingNetwork, embed
-from orbithash.training import Epoch, TrainingSettings, train
+from orbithash.training import Epoch, TrainingSettings, seeded, train
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,7 @@ def reproducible(seed: int) -> Iterator[None]:
     figures. A network this small also trains faster on one.
     """
     threads = torch.get_num_threads()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         torch.set_num_threads(1)
         try:
             yield

@@ -13,6 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
+from orbithash.metrics.scores import Scores
+
 # Okabe and Ito, "Color Universal Design", 2008: without the yellow that vanishes on white, with a
 # grey, and with its black drawn in the page's ink, so that it shows on a dark page too.
 OKABE_ITO = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999")
@@ -31,6 +33,17 @@ class Curve:
     name: str
     x: Float[np.ndarray, " points"] | Int[np.ndarray, " points"]
     y: Float[np.ndarray, " points"]
+
+
+def score_curves(name: str, scores: Scores) -> tuple[Curve, Curve]:
+    """Precision over recall by Hamming radius, and over the number of images returned."""
+    by_radius = scores.precision_recall
+    found = ~np.isnan(by_radius.precision)  # a radius within which no query finds anything
+    at = scores.precision_at
+    return (
+        Curve(name, by_radius.recall[found], by_radius.precision[found]),
+        Curve(name, np.array(list(at)), np.array(list(at.values()))),
+    )
 
 
 def precision_recall_figure(

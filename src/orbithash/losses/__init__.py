@@ -2,13 +2,26 @@
 
 from torch import nn
 
+from orbithash.losses.central_similarity import CentralSimilarityLoss
+from orbithash.losses.deep_pairwise import DeepPairwiseLoss
+from orbithash.losses.deep_supervised import DeepSupervisedLoss
+from orbithash.losses.hashnet import HashNetLoss
+from orbithash.losses.mining import HardNegativeTripletLoss, SemiHardTripletLoss
 from orbithash.losses.order_aware import OrderAwareTripletLoss
+from orbithash.losses.orthogonal import OrthogonalTargetLoss
 from orbithash.losses.triplet import OrderAwareLinearTripletLoss, SquaredTripletLoss, TripletLoss
 
 __all__ = [
     "LOSSES",
+    "CentralSimilarityLoss",
+    "DeepPairwiseLoss",
+    "DeepSupervisedLoss",
+    "HardNegativeTripletLoss",
+    "HashNetLoss",
     "OrderAwareLinearTripletLoss",
     "OrderAwareTripletLoss",
+    "OrthogonalTargetLoss",
+    "SemiHardTripletLoss",
     "SquaredTripletLoss",
     "TripletLoss",
 ]
@@ -18,4 +31,11 @@ LOSSES: dict[str, type[nn.Module]] = {
     "order-aware-linear": OrderAwareLinearTripletLoss,
     "triplet": TripletLoss,
     "triplet-squared": SquaredTripletLoss,
+    "triplet-hard-negative": HardNegativeTripletLoss,
+    "triplet-semi-hard": SemiHardTripletLoss,
+    "dsh": DeepSupervisedLoss,
+    "dpsh": DeepPairwiseLoss,
+    "hashnet": HashNetLoss,
+    "csq": CentralSimilarityLoss,
+    "orthohash": OrthogonalTargetLoss,
 }

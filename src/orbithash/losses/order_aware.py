@@ -10,7 +10,7 @@ from orbithash.errors import InputError
 from orbithash.losses.distances import hamming_distances, squared_distances
 from orbithash.losses.inputs import check_embeddings, check_labels, check_memory
 from orbithash.losses.relations import grades_of_lists
-from orbithash.losses.triplet_sums import check_triplets, sum_all, sum_chosen
+from orbithash.losses.triplet_sums import Sums, check_triplets, sum_all, sum_chosen
 
 WEIGHTINGS = ("ap", "ndcg", "none")
 TIES = ("distance", "index", "random")
@@ -61,6 +61,7 @@ class OrderAwareTripletLoss(nn.Module):
                 "leave it out for an eighth of the bits"
             )
         self.margin, self.gamma = margin, gamma
+        self.last: Sums | None = None  # what the last batch added up to
         self.weighting, self.ties, self.reduction = weighting, ties, reduction
 
     def forward(
@@ -123,6 +124,7 @@ class OrderAwareTripletLoss(nn.Module):
             first = 0 if memory is None else len(embeddings)
             chosen = check_triplets(indices_tuple, grades, first, self.weighting)
             sums = sum_chosen(chosen, *lists, **rule)
+        self.last = Sums(*(number.detach() for number in sums))
         divisor = {
             "sum": torch.ones_like(sums.total),
             "mean": sums.triplets,
@@ -132,6 +134,11 @@ class OrderAwareTripletLoss(nn.Module):
         }[self.reduction]
         # No triplet, no loss: 0/0 must not become NaN.
         return sums.total / torch.where(divisor > 0, divisor, 1)
+
+    @property
+    def active_share(self) -> float:
+        """The share of the last batch's triplets that were within the margin."""
+        return 0.0 if self.last is None else float(self.last.active / self.last.triplets.clamp(1))
 
     def _tie_keys(self, distances: Float[Tensor, "n list"]) -> Float[Tensor, "n list"] | None:
         if self.ties == "distance":

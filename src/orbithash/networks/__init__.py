@@ -4,6 +4,7 @@ from pathlib import Path
 
 from orbithash.errors import InputError
 from orbithash.networks.backbones import PhotoBackbone, View, load_weights
+from orbithash.networks.feature_head import FeatureHead
 from orbithash.networks.googlenet import GoogLeNet
 from orbithash.networks.hashing_network import Backbone, HashingNetwork, embed
 from orbithash.networks.small_cnn import SmallCNN
@@ -11,6 +12,7 @@ from orbithash.networks.small_cnn import SmallCNN
 __all__ = [
     "BACKBONES",
     "Backbone",
+    "FeatureHead",
     "GoogLeNet",
     "HashingNetwork",
     "PhotoBackbone",

@@ -47,14 +47,14 @@ class HashingNetwork(nn.Module):
 @torch.inference_mode()
 def embed(
     network: nn.Module,
-    images: Float[Tensor, "n channels height width"],
+    inputs: Float[Tensor, "n channels height width"] | Float[Tensor, "n features"],
     *,
     batch_size: int = 1024,
 ) -> Float[Tensor, "n bits"]:
-    """The embeddings of all images, as the network gives them when it is not training."""
+    """The embeddings of all images, or features, as the network gives them when not training."""
     was_training = network.training
     network.eval()
     try:
-        return torch.cat([network(batch) for batch in torch.split(images, batch_size)])
+        return torch.cat([network(batch) for batch in torch.split(inputs, batch_size)])
     finally:
         network.train(was_training)

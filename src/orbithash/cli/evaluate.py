@@ -1,0 +1,72 @@
+"""`orbithash evaluate`: how good an encoder's codes are."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from orbithash.cli.output import whole_folder
+from orbithash.cli.train import features_file
+
+if TYPE_CHECKING:
+    from orbithash.evaluation import Scores
+
+SCORES = "scores.json"
+PRECISION_RECALL, PRECISION_AT = "precision_recall.svg", "precision_at.svg"
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="Folder that `train` wrote.")],
+    source: Annotated[str, typer.Argument(help="Features with labels and split, an .npz.")],
+    out: Annotated[Path, typer.Option(help="Folder for the report.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace an earlier report.")] = False,
+) -> None:
+    """Score an encoder: MAP with its bounds, precision@N and the precision-recall curve.
+
+    Every query of the split is searched in the database of the split.
+    """
+    contents = frozenset({SCORES, PRECISION_RECALL, PRECISION_AT})
+    with whole_folder(out, contents=contents, force=force) as folder:
+        from orbithash.data import read_features  # --help must not wait for torch
+        from orbithash.encoders import load, read_record
+        from orbithash.evaluation import evaluate_encoder
+        from orbithash.experiments.figure import (
+            precision_at_figure,
+            precision_recall_figure,
+            score_curves,
+        )
+
+        record = read_record(run)
+        scores = evaluate_encoder(load(run), read_features(features_file(source)))
+        (folder / SCORES).write_text(scores.to_json() + "\n", encoding="utf-8")
+        by_radius, by_number = score_curves(record.method, scores)
+        for name, figure, curve in (
+            (PRECISION_RECALL, precision_recall_figure, by_radius),
+            (PRECISION_AT, precision_at_figure, by_number),
+        ):
+            (folder / name).write_text(figure([curve], n_bits=scores.n_bits), encoding="utf-8")
+    console = Console()
+    console.print(as_table(record.method, scores))
+    console.print("Scores and pictures:", style="bold")
+    print(f"  {out}")
+
+
+def as_table(method: str, scores: "Scores") -> Table:
+    table = Table(
+        title=f"{method}, {scores.n_bits} bits", title_justify="left", box=box.SIMPLE_HEAD
+    )
+    table.add_column("score")
+    table.add_column("value", justify="right")
+    table.add_column("", style="dim")
+    lowest, highest = scores.map_bounds
+    table.add_row("MAP", f"{scores.map:.4f}", f"ties: {lowest:.4f} … {highest:.4f}")
+    table.add_row("NDCG", f"{scores.ndcg:.4f}", "")
+    for n, precision in scores.precision_at.items():
+        table.add_row(f"precision@{n}", f"{precision:.4f}", "")
+    left_out = scores.queries_without_relevant
+    table.add_row("queries", f"{scores.queries}", f"{left_out} without answer" if left_out else "")
+    table.add_row("database", f"{scores.database}", "")
+    return table

@@ -1,0 +1,68 @@
+"""The folder that training writes: enough to encode, to go on, and to repeat.
+
+model.safetensors   the encoder
+run.json            method, bits, seed, settings, what it was trained on, versions
+log.jsonl           one line per epoch
+scores.json         what validation gave
+"""
+
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from orbithash.encoders.feature_encoder import FeatureEncoder
+from orbithash.encoders.model_file import read_encoder, write_encoder
+from orbithash.errors import InputError
+
+MODEL, RECORD, LOG, SCORES = "model.safetensors", "run.json", "log.jsonl", "scores.json"
+CONTENTS = frozenset({MODEL, RECORD, LOG, SCORES})
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What made a run: with the same data and versions, the same again."""
+
+    method: str
+    n_bits: int
+    seed: int
+    preset: str
+    settings: Mapping[str, Any]
+    options: Mapping[str, Any]  # of the loss or the hasher, where not its defaults
+    source: str
+    init: str | None
+    versions: Mapping[str, str]
+
+
+def versions() -> dict[str, str]:
+    packages = ("orbithash", "numpy", "scikit-learn", "scipy", "numba", "torch")
+    return {"python": platform.python_version()} | {name: version(name) for name in packages}
+
+
+def write_run(
+    folder: Path, encoder: FeatureEncoder, record: RunRecord, scores: Mapping[str, Any]
+) -> None:
+    """Write everything but the log, which was written while training went on."""
+    write_encoder(encoder, folder / MODEL)
+    for name, content in ((RECORD, asdict(record)), (SCORES, dict(scores))):
+        (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def read_record(run: Path) -> RunRecord:
+    """How a run was made."""
+    file = run / RECORD
+    try:
+        return RunRecord(**json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"{run} is not a run ({error}); give a folder that train wrote") from None
+
+
+def load(run: str | Path) -> FeatureEncoder:
+    """The encoder of a run, ready to encode."""
+    folder = Path(run)
+    if not folder.is_dir():
+        raise InputError(f"there is no run {folder}; give a folder that train wrote")
+    return read_encoder(folder / MODEL)

@@ -1,0 +1,14 @@
+"""Randomness that a seed decides and that leaves everybody else's alone."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """What torch draws inside follows from the seed; outside its generator is as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield

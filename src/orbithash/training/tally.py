@@ -1,0 +1,43 @@
+"""What is counted over the batches of an epoch."""
+
+from typing import Protocol, runtime_checkable
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+@runtime_checkable
+class CountsTriplets(Protocol):
+    """A loss that can say which share of its last batch's triplets was within the margin."""
+
+    active_share: float
+
+
+class Tally:
+    """Means over an epoch: of the loss, of the active triplets, and of every bit."""
+
+    def __init__(self) -> None:
+        self.losses: list[float] = []
+        self.active: list[float] = []
+        self.n_images = 0
+        self.ones: Tensor | None = None  # how many images have each bit
+
+    def add(self, loss: nn.Module, value: Tensor, embeddings: Float[Tensor, "n bits"]) -> None:
+        self.losses.append(value.item())
+        if isinstance(loss, CountsTriplets):
+            self.active.append(loss.active_share)
+        ones = (embeddings.detach() > 0.5).sum(dim=0)
+        self.ones = ones if self.ones is None else self.ones + ones
+        self.n_images += len(embeddings)
+
+    def mean_loss(self) -> float:
+        return sum(self.losses) / len(self.losses)
+
+    def active_share(self) -> float | None:
+        return sum(self.active) / len(self.active) if self.active else None
+
+    def bit_balance(self) -> float:
+        """1 when every bit is set for half of the images, 0 when none tells any two apart."""
+        if self.ones is None:
+            return 0.0
+        return float(1 - (2 * self.ones / self.n_images - 1).abs().mean())

@@ -1,0 +1,46 @@
+import numpy as np
+import pytest
+
+from orbithash.data import check_trainable, hold_out
+from orbithash.errors import InputError
+
+
+def test_every_class_gives_its_share_and_keeps_two():
+    labels = np.repeat([0, 1, 2, 3], [20, 10, 3, 2])
+    rest, held_out = hold_out(labels, 0.2, seed=0)
+    assert np.bincount(labels[held_out], minlength=4).tolist() == [4, 2, 1, 0]
+    assert sorted([*rest, *held_out]) == list(range(35))
+
+
+def test_the_seed_decides():
+    labels = np.repeat([0, 1], 20)
+    first, again, other = (hold_out(labels, 0.2, seed=seed)[1].tolist() for seed in (0, 0, 1))
+    assert first == again != other
+
+
+def test_images_of_several_labels_are_drawn_from_all():
+    rest, held_out = hold_out(np.ones((50, 3), dtype=bool), 0.1, seed=0)
+    assert (len(rest), len(held_out)) == (45, 5)
+
+
+def test_no_share_holds_out_nothing():
+    assert len(hold_out(np.repeat([0, 1], 20), 0.0, seed=0)[1]) == 0
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (np.zeros(4, dtype=int), "at least two classes"),
+        (np.array([0, 0, 1]), "1 of 2 classes have one training image, the first is class 1"),
+        (np.eye(3, dtype=bool), "no two training images share a label"),
+        (np.ones((3, 2), dtype=bool), "all training images share a label"),
+    ],
+)
+def test_labels_without_triplets_are_refused(labels, message):
+    with pytest.raises(InputError, match=message):
+        check_trainable(labels)
+
+
+def test_labels_with_triplets_pass():
+    check_trainable(np.array([0, 0, 1, 1]))
+    check_trainable(np.array([[1, 0], [1, 1], [0, 0]], dtype=bool))

@@ -1,0 +1,48 @@
+import math
+
+import pytest
+import torch
+
+from loss_batches import assert_same_value_and_gradient, random_batch
+from orbithash.errors import InputError
+from orbithash.losses import LOSSES
+from orbithash.losses.centers import hash_centers
+
+
+def literal_loss(embeddings, labels, centers, quantization):
+    """Bit by bit: cross-entropy with the majority of the classes' codes, and log cosh."""
+    total, count = embeddings.sum() * 0, 0
+    for row, label in zip(embeddings, labels, strict=True):
+        classes = [int(label)] if label.ndim == 0 else label.nonzero().flatten().tolist()
+        for bit in range(len(row) if classes else 0):
+            vote = sum(float(centers[c, bit]) for c in classes) or float(centers[classes[0], bit])
+            h = row[bit]
+            total = total - (h.log() if vote > 0 else (1 - h).log())
+            total = total + quantization * ((2 * h - 1).abs() - 1).cosh().log()
+            count += 1
+    return total / count
+
+
+@pytest.mark.parametrize("many_labels", [False, True])
+def test_loss_and_gradient_equal_the_literal_loop(many_labels):
+    embeddings, labels, _ = random_batch(many_labels=many_labels, bits=8)
+    loss = LOSSES["csq"](n_classes=3, n_bits=8, quantization=0.3)
+    theirs = literal_loss(embeddings, labels, hash_centers(3, 8, seed=0), 0.3)
+    assert_same_value_and_gradient(loss(embeddings, labels), theirs, embeddings)
+
+
+def test_gradcheck_passes():
+    embeddings, labels, _ = random_batch(bits=8)
+    loss = LOSSES["csq"](n_classes=3, n_bits=8)
+    torch.autograd.gradcheck(lambda e: loss(e, labels), embeddings)
+
+
+def test_the_codes_of_the_classes_themselves_have_no_loss():
+    centers = hash_centers(3, 8, seed=0)
+    loss = LOSSES["csq"](n_classes=3, n_bits=8)
+    assert math.isclose(loss((centers + 1) / 2, torch.arange(3)), 0, abs_tol=1e-6)
+
+
+def test_a_negative_pull_is_refused():
+    with pytest.raises(InputError, match="quantization"):
+        LOSSES["csq"](n_classes=3, n_bits=8, quantization=-1.0)
