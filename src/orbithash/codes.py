@@ -83,8 +83,8 @@ def check_n_bits(n_bits: int) -> None:
     """Raise unless codes may have this many bits."""
     if not isinstance(n_bits, int | np.integer) or not MIN_BITS <= n_bits <= MAX_BITS:
         raise InputError(
-            f"got n_bits={n_bits!r}; codes have {MIN_BITS} to {MAX_BITS} bits: pass the number "
-            "that the encoder was made with"
+            f"got {n_bits!r} bits; codes have {MIN_BITS} to {MAX_BITS}: give a whole number "
+            "in between"
         )
 
 

@@ -203,8 +203,8 @@ def test_a_copy_with_another_label_is_another_image():
 
 
 def test_random_ties_keep_the_hamming_order():
-    codes = torch.tril(torch.ones(9, 8))  # the first image is 0, 1, 2, … bits from the others
-    labels = torch.tensor([0, 1, 0, 1, 1, 0, 1, 0, 1])
+    codes = torch.tril(torch.ones(8, 8))  # the first image is 1, 2, … 7 bits from the others
+    labels = torch.tensor([0, 1, 0, 1, 1, 0, 1, 0])
     first = (torch.zeros(1, dtype=torch.int64), torch.tensor([7]), torch.tensor([1]))
     by_index = OrderAwareTripletLoss(ties="index", margin=9.0)(codes, labels, first)
     assert OrderAwareTripletLoss(ties="random", margin=9.0)(codes, labels, first) == by_index
