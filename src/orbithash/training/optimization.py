@@ -19,7 +19,8 @@ def make_optimizer(
         return torch.optim.SGD(
             parameters, lr=rate, momentum=settings.momentum, weight_decay=decay, fused=True
         )
-    return torch.optim.Adam(parameters, lr=rate, weight_decay=decay, fused=True)
+    # Decay apart from the gradient: else it would depend on the scale of a loss how much it counts.
+    return torch.optim.AdamW(parameters, lr=rate, weight_decay=decay, fused=True)
 
 
 def scheduled_rate(settings: TrainingSettings, epoch: int) -> float:

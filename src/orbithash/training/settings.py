@@ -17,7 +17,7 @@ class TrainingSettings:
     optimizer: Literal["adam", "sgd"] = "adam"
     learning_rate: float = 0.003
     schedule: Literal["cosine", "steps"] = "cosine"  # steps: divided by 10 every 50 epochs
-    weight_decay: float = 5e-4
+    weight_decay: float = 0.1
     momentum: float = 0.9  # of SGD
 
     reduction: str | None = None  # of the losses that add up triplets; None: each one's own
@@ -76,6 +76,7 @@ PRESETS: dict[str, TrainingSettings] = {
         optimizer="sgd",
         learning_rate=0.001,
         schedule="steps",
+        weight_decay=5e-4,
         reduction="anchor",
         hidden=0,
         patience=30,  # all epochs: what is best may come after the rate has fallen
