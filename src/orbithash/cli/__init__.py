@@ -21,6 +21,8 @@ from orbithash.errors import HashingError
 # Typer brings its own copy of click from some version on; this finds the class in either.
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
+INTERRUPTED = 130  # the code that typer gives for Ctrl-C
+
 app = typer.Typer(
     name="orbithash", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
@@ -61,6 +63,8 @@ def run(arguments: list[str]) -> int:
     try:
         # A command returns nothing; an early exit, as after --version or Ctrl-C, gives its code.
         code = app(arguments, prog_name="orbithash", standalone_mode=False) or 0
+        if code == INTERRUPTED:
+            print("orbithash: interrupted", file=sys.stderr)
         return 1 if code else 0
     except UsageError as error:
         context = getattr(error, "ctx", None)

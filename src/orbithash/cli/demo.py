@@ -1,5 +1,7 @@
 """`orbithash demo`: the whole way on images that come with the install."""
 
+import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +25,9 @@ CONTENTS = frozenset({"report.html", "scores.json", "codes"})  # what run_demo w
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("demo-report"),
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier report.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Decides the split and every start.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 10, help="Decides the split and every start.")
+    ] = 0,
 ) -> None:
     """Train, encode, store, search and score on handwritten digits; takes about a minute.
 
@@ -48,7 +52,10 @@ def demo(
     console.print("Open the report in a browser:", style="bold")
     print(f"  {out.absolute() / 'report.html'}")
     console.print("Next, see every method, backbone, dataset and engine there is:", style="bold")
-    print("  orbithash list")
+    on_path = shutil.which("orbithash") is not None
+    print(
+        "  orbithash list" if on_path else f"  {Path(sys.executable).with_name('orbithash')} list"
+    )
 
 
 @contextmanager

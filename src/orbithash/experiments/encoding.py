@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 import torch
 from jaxtyping import UInt8
@@ -83,10 +84,13 @@ def reproducible(seed: int) -> Iterator[None]:
     The order in which threads add up gradients depends on how many there are, and so would the
     figures. A network this small also trains faster on one.
     """
-    threads = torch.get_num_threads()
+    threads, kernel_threads = torch.get_num_threads(), numba.get_num_threads()
     with seeded(seed):
+        # Both: they may share one OpenMP, and then a kernel's number becomes torch's.
+        numba.set_num_threads(1)
         torch.set_num_threads(1)
         try:
             yield
         finally:
+            numba.set_num_threads(kernel_threads)
             torch.set_num_threads(threads)

@@ -33,7 +33,7 @@ class Outcome:
     @property
     def map_spread(self) -> float:
         """Standard deviation over the runs: differences below it say little."""
-        return float(np.std([scores.map for scores in self.runs]))
+        return float(np.std([scores.map for scores in self.runs], ddof=min(1, len(self.runs) - 1)))
 
     @property
     def map_bounds(self) -> tuple[float, float]:

@@ -21,8 +21,6 @@ from numba import njit, prange
 from orbithash.kernels.rank_lists import rank_list
 from orbithash.kernels.threads import threads_for
 
-FAST = {"reassoc", "contract", "nsz", "nnan", "ninf"}  # lets the sums over negatives vectorise
-
 
 class Terms(NamedTuple):
     """What the triplets of each anchor add up to; all but `slopes` one value per anchor."""
@@ -148,44 +146,62 @@ def _average_precision_terms(order, grade, n_positives):  # type: ignore[no-unty
     return positives, negatives, nearer, of_positive, of_negative
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@njit(cache=True, nogil=True)
 def _hinge_pairs(positive, negative, nearer, of_positive, of_negative, margin, gamma):  # type: ignore[no-untyped-def]
     """Σ λ·hinge^γ over all pairs of these distances, and its derivative by each."""
-    slope_of_positive = np.zeros_like(positive)
-    slope_of_negative = np.zeros_like(negative)
     exponent = gamma - positive.dtype.type(1)
-    total, active = 0.0, 0.0
+    slope_of_positive = np.zeros_like(positive)
+    # One value per negative, summed over the positives.
+    slope_of_negative, totals = np.zeros_like(negative), np.zeros_like(negative)
+    active, pulls = np.zeros_like(negative), np.zeros_like(negative)
     for j in range(len(positive)):
-        reach = margin + positive[j]
         for side in range(2):
             start, stop = (0, nearer[j]) if side == 0 else (nearer[j], len(negative))
-            total_here, slope_here, active_here = _hinge_run(
-                reach,
+            _hinge_run(
+                margin + positive[j],
                 negative[start:stop],
                 of_positive[side, j],
                 of_negative[side, start:stop],
-                slope_of_negative[start:stop],
                 exponent,
+                pulls[start:stop],
+                slope_of_negative[start:stop],
+                totals[start:stop],
+                active[start:stop],
             )
-            total += total_here
-            active += active_here
-            slope_of_positive[j] += slope_here
-    return total, active, gamma * slope_of_positive, gamma * slope_of_negative
+        slope_of_positive[j] = _fold(pulls)
+    return _fold(totals), _fold(active), gamma * slope_of_positive, gamma * slope_of_negative
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
-def _hinge_run(reach, negative, of_positive, of_negative, slope_of_negative, exponent):  # type: ignore[no-untyped-def]
-    """One positive against a run of negatives: the innermost loop, which must vectorise."""
+@njit(cache=True, nogil=True)
+def _hinge_run(  # type: ignore[no-untyped-def]
+    reach, negative, of_positive, of_negative, exponent, pulls, slope_of_negative, totals, active
+):
+    """One positive against a run of negatives: the innermost loop, which must vectorise.
+
+    It adds nothing up across the run. A flag that lets the compiler reorder such a sum would make
+    it vectorise too, but it may come out differently each time the code is compiled.
+    """
     zero, one = negative.dtype.type(0), negative.dtype.type(1)
-    total, slope, active = zero, zero, zero
     for k in range(len(negative)):
         hinge = max(reach - negative[k], zero)
         pull = (of_positive + of_negative[k]) * _power(hinge, exponent)
-        total += pull * hinge
-        slope += pull
+        pulls[k] = pull
         slope_of_negative[k] -= pull
-        active += one if hinge > zero else zero
-    return total, slope, active
+        totals[k] += pull * hinge
+        active[k] += one if hinge > zero else zero
+
+
+@njit(cache=True, nogil=True)
+def _fold(values):  # type: ignore[no-untyped-def]
+    """Their sum, by adding the second half to the first until one is left; uses them up."""
+    n = len(values)
+    while n > 1:
+        half = (n + 1) // 2
+        front, back = values[: n - half], values[half:n]
+        for i in range(len(front)):
+            front[i] += back[i]
+        n = half
+    return values[0]
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -256,7 +272,7 @@ def _graded_anchors(  # type: ignore[no-untyped-def]
             slopes[anchor, order[position]] = slope[position]
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@njit(cache=True, nogil=True)
 def _graded_pairs(distance, gain, discount, margin, gamma):  # type: ignore[no-untyped-def]
     """All pairs (j, k) of one list in rank order with gain j > gain k; λ = Δgain · |Δdiscount|."""
     zero, one = distance.dtype.type(0), distance.dtype.type(1)
