@@ -5,6 +5,7 @@ negatives are the same for all of an anchor's positives, and those between two d
 stretch of the sorted list.
 """
 
+from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 import torch
@@ -28,7 +29,7 @@ class Mined(NamedTuple):
     anchors: Float[Tensor, ""]  # how many anchors they have
 
 
-class MinedTripletLoss(nn.Module):
+class MinedTripletLoss(nn.Module, ABC):
     """Triplet hinge over the triplets that a subclass chooses.
 
     Args:
@@ -63,6 +64,7 @@ class MinedTripletLoss(nn.Module):
         }[self.reduction]
         return mined.total / divisor.clamp(1)  # no triplet, no loss: 0/0 must not become NaN
 
+    @abstractmethod
     def mine(
         self,
         distances: Float[Tensor, "n n"],
@@ -70,7 +72,7 @@ class MinedTripletLoss(nn.Module):
         negative: Bool[Tensor, "n n"],
         margin: float,
     ) -> Mined:
-        raise NotImplementedError
+        """What the triplets of this choice add up to."""
 
     @property
     def active_share(self) -> float:
