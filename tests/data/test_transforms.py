@@ -12,7 +12,7 @@ RED, GREY, BLUE = (200, 30, 40), (90, 90, 90), (10, 20, 230)
 
 def colour_of(path) -> np.ndarray:
     """The mean colour of the image as the network sees it."""
-    return read_view(path, warp=16, crop=12).mean(axis=(0, 1))
+    return read_view(path, resize=16, crop=12).mean(axis=(0, 1))
 
 
 @pytest.mark.parametrize("name", ["a.jpg", "a.png", "a.webp", "a.tiff", "a.bmp"])
@@ -67,7 +67,7 @@ def test_the_view_is_the_middle_of_the_image_warped_to_a_square(tmp_path):
     image = noise((64, 32))
     path = save(image, tmp_path / "wide.png")
     whole = np.asarray(image.resize((16, 16), Image.Resampling.BILINEAR))
-    np.testing.assert_array_equal(read_view(path, warp=16, crop=12), whole[2:14, 2:14])
+    np.testing.assert_array_equal(read_view(path, resize=16, crop=12), whole[2:14, 2:14])
 
 
 def test_large_jpegs_are_decoded_small_but_never_below_the_size_asked_for(tmp_path):
@@ -91,7 +91,7 @@ def test_files_that_are_no_images_are_refused_with_the_reason(tmp_path):
     }
     for path, reason in cases.items():
         with pytest.raises(UnreadableImageError, match=reason) as caught:
-            read_view(path, warp=16, crop=12)
+            read_view(path, resize=16, crop=12)
         assert str(path) not in caught.value.reason
 
 

@@ -16,7 +16,7 @@ class TinyBackbone(PhotoBackbone):
     """The mean colours of an image, mixed."""
 
     n_features = 5
-    view = View(warp=16, crop=12)
+    view = View(resize=16, crop=12)
 
     def __init__(self, seed: int = 0) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ def test_every_image_gets_the_features_that_it_has_alone(folder, out):
     done = extract_features(images, backbone, out, batch_size=3)
     data = read_features(out)
     for row, features in enumerate(data.features):
-        pixels = torch.from_numpy(read_view(images.file(row), warp=16, crop=12).copy())
+        pixels = torch.from_numpy(read_view(images.file(row), resize=16, crop=12).copy())
         alone = backbone(pixels.permute(2, 0, 1)[None].float())
         np.testing.assert_allclose(features, alone[0].detach(), rtol=1e-5)
     assert (done.n_images, done.n_computed, done.n_unreadable) == (11, 11, 0)

@@ -8,12 +8,43 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from orbithash.errors import UnreadableImageError
 
+INTERPOLATIONS = {
+    "nearest": Image.Resampling.NEAREST,
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+    "lanczos": Image.Resampling.LANCZOS,
+}
 
-def read_view(path: Path, *, warp: int, crop: int) -> UInt8[np.ndarray, "{crop} {crop} 3"]:
-    """An image as it is encoded: warped to a square of `warp` pixels, the middle `crop` cut out."""
-    image = read_rgb(path, at_least=warp).resize((warp, warp), Image.Resampling.BILINEAR)
-    start = (warp - crop) // 2
-    return np.asarray(image)[start : start + crop, start : start + crop]
+
+def read_view(
+    path: Path,
+    *,
+    resize: int,
+    crop: int,
+    keep_shape: bool = False,
+    interpolation: str = "bilinear",
+) -> UInt8[np.ndarray, "{crop} {crop} 3"]:
+    """An image as it is encoded: resized, and the middle `crop` pixels cut out.
+
+    It is warped to a square of `resize` pixels, or with `keep_shape` its short side becomes so
+    long.
+    """
+    image = read_rgb(path, at_least=resize)
+    size = shrunk(image.size, resize) if keep_shape else (resize, resize)
+    image = image.resize(size, INTERPOLATIONS[interpolation])
+    left, top = (size[0] - crop) // 2, (size[1] - crop) // 2
+    return np.asarray(image)[top : top + crop, left : left + crop]
+
+
+def shrunk(size: tuple[int, int], short_side: int) -> tuple[int, int]:
+    """Width and height in the same proportion with the short side as long as asked for.
+
+    >>> shrunk((640, 480), 240)
+    (320, 240)
+    """
+    width, height = size
+    short = min(width, height)
+    return width * short_side // short, height * short_side // short
 
 
 def read_rgb(path: Path, *, at_least: int) -> Image.Image:

@@ -15,12 +15,14 @@ from orbithash.errors import InputError
 class View:
     """The part of a photograph that a backbone is shown when it encodes, and its size in pixels.
 
-    The image is warped to a square of `warp` pixels, and the square of `crop` pixels in its middle
-    is cut out.
+    The image is warped to a square of `resize` pixels, or with `keep_shape` its short side is made
+    so long, and the square of `crop` pixels in its middle is cut out.
     """
 
-    warp: int
+    resize: int
     crop: int
+    keep_shape: bool = False
+    interpolation: str = "bilinear"  # between pixels: nearest, bilinear, bicubic or lanczos
 
 
 class PhotoBackbone(nn.Module):

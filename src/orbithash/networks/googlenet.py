@@ -22,7 +22,7 @@ class GoogLeNet(PhotoBackbone):
     """
 
     n_features = 1024
-    view = View(warp=256, crop=224)
+    view = View(resize=256, crop=224)
     weights_source = (
         "a safetensors file of BVLC's Caffe model bvlc_googlenet, with the names of this class"
     )
