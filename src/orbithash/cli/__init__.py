@@ -15,6 +15,7 @@ from orbithash.cli.encode import encode
 from orbithash.cli.evaluate import evaluate
 from orbithash.cli.features import features
 from orbithash.cli.listing import list_registries
+from orbithash.cli.reproduce import reproduce
 from orbithash.cli.train import train
 from orbithash.errors import HashingError
 
@@ -31,6 +32,7 @@ app.command("features")(features)
 app.command("train")(train)
 app.command("evaluate")(evaluate)
 app.command("encode")(encode)
+app.command("reproduce")(reproduce)
 app.command("list")(list_registries)
 
 
