@@ -30,6 +30,20 @@ def read_view(
     long.
     """
     image = read_rgb(path, at_least=resize)
+    return fixed_view(
+        image, resize=resize, crop=crop, keep_shape=keep_shape, interpolation=interpolation
+    )
+
+
+def fixed_view(
+    image: Image.Image,
+    *,
+    resize: int,
+    crop: int,
+    keep_shape: bool = False,
+    interpolation: str = "bilinear",
+) -> UInt8[np.ndarray, "{crop} {crop} 3"]:
+    """What `read_view` gives of an RGB image that is in memory already."""
     size = shrunk(image.size, resize) if keep_shape else (resize, resize)
     image = image.resize(size, INTERPOLATIONS[interpolation])
     left, top = (size[0] - crop) // 2, (size[1] - crop) // 2
