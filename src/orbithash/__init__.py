@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from orbithash.encoders import FeatureEncoder
+    from orbithash.encoders import FeatureEncoder, ImageEncoder
 
 __all__ = ["__version__", "load"]
 
 __version__ = version("orbithash")
 
 
-def load(run: str | Path) -> "FeatureEncoder":
+def load(run: str | Path) -> "FeatureEncoder | ImageEncoder":
     """The encoder of a run that `orbithash train` wrote, ready to encode."""
     from orbithash.encoders import load as load_run  # importing orbithash must not load torch
 

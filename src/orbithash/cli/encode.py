@@ -6,14 +6,18 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from orbithash.cli.features import progress_bar
 from orbithash.cli.output import check_new_file
-from orbithash.cli.train import features_file
+from orbithash.cli.sources import holds_features, image_files
 
 
 def encode(
     run: Annotated[Path, typer.Argument(help="Folder that `train` wrote.")],
     source: Annotated[
-        str, typer.Argument(help="Features, an .npz; labels and a split are not needed.")
+        str,
+        typer.Argument(
+            help="Images (folder, .csv, NAME:FOLDER), or features (.npz; no labels needed)."
+        ),
     ],
     out: Annotated[Path, typer.Option(help="File for the codes, an .npz.")],
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier file.")] = False,
@@ -21,12 +25,18 @@ def encode(
     """Encode every row: ids (row numbers), codes, n_bits, and labels and paths where known."""
     check_new_file(out, suffix=".npz", force=force)
     from orbithash.data import read_vectors  # --help must not wait for torch
-    from orbithash.encoders import load
+    from orbithash.encoders import encode_source, load
     from orbithash.encoders.code_file import write_codes
 
     encoder = load(run)
-    vectors = read_vectors(features_file(source))
-    codes = encoder.encode(vectors.features)
-    write_codes(out, codes, encoder.n_bits, vectors)
-    Console().print(f"{len(codes)} codes of {encoder.n_bits} bits:", style="bold")
+    console = Console()
+    data = read_vectors(Path(source)) if holds_features(source) else image_files(source)
+    with progress_bar(console) as report:
+        encoded = encode_source(encoder, data, progress=report)
+    write_codes(out, encoded, encoder.n_bits, data)
+    if encoded.unreadable:
+        console.print(f"Left out {len(encoded.unreadable)} images that cannot be read, the first:")
+        path, reason = next(iter(encoded.unreadable.items()))
+        print(f"  {path}: {reason}")
+    console.print(f"{len(encoded.codes)} codes of {encoder.n_bits} bits:", style="bold")
     print(f"  {out}")

@@ -8,8 +8,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from orbithash.cli.features import progress_bar
 from orbithash.cli.output import whole_folder
-from orbithash.cli.train import features_file
+from orbithash.cli.sources import holds_features, image_files
 
 if TYPE_CHECKING:
     from orbithash.evaluation import Scores
@@ -20,7 +21,7 @@ PRECISION_RECALL, PRECISION_AT = "precision_recall.svg", "precision_at.svg"
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="Folder that `train` wrote.")],
-    source: Annotated[str, typer.Argument(help="Features with labels and split, an .npz.")],
+    source: Annotated[str, typer.Argument(help="Images or features with labels and a split.")],
     out: Annotated[Path, typer.Option(help="Folder for the report.")],
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier report.")] = False,
 ) -> None:
@@ -28,6 +29,7 @@ def evaluate(
 
     Every query of the split is searched in the database of the split.
     """
+    console = Console()
     contents = frozenset({SCORES, PRECISION_RECALL, PRECISION_AT})
     with whole_folder(out, contents=contents, force=force) as folder:
         from orbithash.data import read_features  # --help must not wait for torch
@@ -40,7 +42,10 @@ def evaluate(
         )
 
         record = read_record(run)
-        scores = evaluate_encoder(load(run), read_features(features_file(source)))
+        encoder = load(run)
+        data = read_features(Path(source)) if holds_features(source) else image_files(source)
+        with progress_bar(console) as report:
+            scores = evaluate_encoder(encoder, data, progress=report)
         (folder / SCORES).write_text(scores.to_json() + "\n", encoding="utf-8")
         by_radius, by_number = score_curves(record.method, scores)
         for name, figure, curve in (
@@ -48,7 +53,6 @@ def evaluate(
             (PRECISION_AT, precision_at_figure, by_number),
         ):
             (folder / name).write_text(figure([curve], n_bits=scores.n_bits), encoding="utf-8")
-    console = Console()
     console.print(as_table(record.method, scores))
     console.print("Scores and pictures:", style="bold")
     print(f"  {out}")

@@ -84,12 +84,12 @@ def progress_bar(console: Console) -> Iterator[Callable[[int, int], None]]:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console) as bar:
-        task = bar.add_task("Images", total=None)
+        task = bar.add_task("Images", total=None, visible=False)
 
         def report(done: int, total: int) -> None:
             if bar.tasks[task].total is None:
                 # What an earlier run did must not count as this one's speed.
-                bar.reset(task, completed=done, total=total)
+                bar.reset(task, completed=done, total=total, visible=True)
             bar.update(task, completed=done)
 
         yield report

@@ -40,6 +40,47 @@ def whole_folder(out: Path, *, contents: Set[str], force: bool) -> Iterator[Path
         shutil.rmtree(workplace, ignore_errors=True)
 
 
+@contextmanager
+def resumable_folder(
+    out: Path, *, contents: Set[str], checkpoint: str, resume: bool, force: bool
+) -> Iterator[Path]:
+    """A folder as of `whole_folder` that outlives its process while it holds a checkpoint.
+
+    Until the block ends well it is called `out` + ".partial". One with a checkpoint is taken up
+    with `resume`, and started anew only with `force`.
+    """
+    out = out.absolute()
+    check_replaceable(out, contents=contents, force=force)
+    partial = unfinished(out)
+    if (partial / checkpoint).exists() and not resume and not force:
+        raise InputError(
+            f"{partial} holds an unfinished run; add --resume to go on with it, "
+            "or --force to start anew"
+        )
+    if partial.exists() and not ((partial / checkpoint).exists() and resume):
+        shutil.rmtree(partial)
+    try:
+        partial.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write {out}: {error.strerror}; give --out another name") from None
+    try:
+        yield partial
+        for path in partial.iterdir():
+            # The checkpoint, and what a process that was killed had begun to write.
+            if path.name not in contents:
+                path.unlink()
+        if out.exists():
+            shutil.rmtree(out)
+        partial.rename(out)
+    finally:
+        if partial.exists() and not (partial / checkpoint).exists():
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+def unfinished(out: Path) -> Path:
+    return out.with_name(out.name + ".partial")
+
+
 def check_replaceable(out: Path, *, contents: Set[str], force: bool) -> None:
     if out.is_symlink() or (out.exists() and not out.is_dir()):
         raise InputError(f"{out} is not a folder; give --out another name")

@@ -1,31 +1,42 @@
-"""`orbithash train`: an encoder from labelled features."""
+"""`orbithash train`: an encoder from labelled images or features."""
 
-import json
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from orbithash.cli.output import whole_folder
+from orbithash.cli.output import resumable_folder, unfinished
+from orbithash.cli.sources import holds_features, image_files
 from orbithash.cli.training_progress import fitting_progress, training_progress
+from orbithash.cli.training_settings import chosen_settings, method_options
 from orbithash.errors import InputError
 
 if TYPE_CHECKING:
-    from orbithash.training import Trained, TrainingSettings
+    from orbithash.training import Trained
 
 
 def train(
     source: Annotated[
-        str, typer.Argument(help="Features with labels and split: an .npz, as `features` writes.")
+        str,
+        typer.Argument(
+            help="Images (folder of class folders, .csv, NAME:FOLDER) or features (.npz)."
+        ),
     ],
     bits: Annotated[int, typer.Option(help="Length of the codes, 4 to 1024.")],
     out: Annotated[Path, typer.Option(help="Folder for the run.")],
     method: Annotated[
         str, typer.Option(help="A loss or a hasher; see: orbithash list.")
     ] = "order-aware",
+    backbone: Annotated[
+        str | None, typer.Option(help="Network to fine-tune on images; see: orbithash list.")
+    ] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="The network's weights to begin with, a safetensors file.")
+    ] = None,
     preset: Annotated[
         str, typer.Option(help="Settings to begin with: default, or paper for the paper's recipe.")
     ] = "default",
@@ -40,69 +51,129 @@ def train(
         list[str] | None,
         typer.Option(help="Any option of the loss or hasher, as NAME=VALUE; may be repeated."),
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the training rows.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Rows per step.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the training images.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Images per step.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Rate of the first step.")] = None,
     hidden: Annotated[
-        int | None, typer.Option(help="Units of the hidden layer; 0 for a linear head.")
+        int | None, typer.Option(help="Units of the hidden layer on features; 0 for a linear head.")
     ] = None,
     memory: Annotated[
         int | None, typer.Option(help="Recent embeddings that lengthen the rank lists.")
     ] = None,
     validation: Annotated[
         float | None,
-        typer.Option(help="Share of the training rows held out to choose the best epoch; 0: none."),
+        typer.Option(
+            help="Share of the training images held out to choose the best epoch; 0: none."
+        ),
     ] = None,
+    validate_every: Annotated[
+        int | None, typer.Option(help="Epochs from one validation to the next.")
+    ] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="float32, or bfloat16 for mixed precision where it works.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="Where a network trains: cpu, cuda, …")] = "cpu",
+    workers: Annotated[
+        int | None, typer.Option(min=0, help="Processes that read images; one per core at most 4.")
+    ] = None,
+    checkpoint_every: Annotated[
+        float, typer.Option(min=0, help="Seconds from one checkpoint to the next.")
+    ] = 60.0,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a stopped run.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier run.")] = False,
 ) -> None:
-    """Learn binary codes from labelled features, and save the encoder with all that made it.
+    """Learn binary codes from labelled images or features, and save the encoder.
 
-    Queries are never looked at: the best epoch is chosen on training rows held out.
+    Queries are never looked at: the best epoch is chosen on training images held out. A run that
+    was stopped, however it was, goes on with the same command and --resume.
     """
     from orbithash.encoders.run_folder import (  # --help must not wait for torch
+        CHECKPOINT,
         CONTENTS,
         LOG,
+        UNREADABLE,
         RunRecord,
         load,
         versions,
         write_run,
     )
 
+    on_images = not holds_features(source)
     options = method_options(option or [])
     if margin is not None:
         options["margin"] = margin
     settings = chosen_settings(
         preset,
+        on_images=on_images,
         epochs=epochs,
         batch_size=batch_size,
         learning_rate=learning_rate,
         hidden=hidden,
         memory=memory,
         validation=validation,
+        validate_every=validate_every,
+        precision=precision,
     )
-    with whole_folder(out, contents=CONTENTS, force=force) as folder:
-        from orbithash.data import read_features
-        from orbithash.evaluation import mean_average_precision
+    if resume and out.exists() and not unfinished(out).exists():
+        print(f"{out} is finished already.")
+        return
+    with ExitStack() as stack:
         from orbithash.losses import LOSSES
-        from orbithash.training import log_to, train_on_features
+        from orbithash.training import (
+            Checkpoints,
+            Interrupted,
+            interruption,
+            joined_processes,
+            log_to,
+        )
+        from orbithash.training.unreadable import UnreadableList
 
-        data = read_features(features_file(source))
-        start = load(init) if init is not None else None
-        log = log_to(folder / LOG)
-        console = Console()
-        progress = training_progress if method in LOSSES else fitting_progress
-        with progress(console, method, settings.epochs) as show:
-            trained = train_on_features(
-                data,
-                method,
-                bits,
-                settings,
-                score=mean_average_precision,
-                options=options,
-                init=start,
-                seed=seed,
-                after_epoch=both(log, show),
+        processes = stack.enter_context(joined_processes())
+        console = Console(quiet=not processes.first)
+        folder = unfinished(out.absolute())
+        if processes.first:
+            stack.enter_context(
+                resumable_folder(
+                    out, contents=CONTENTS, checkpoint=CHECKPOINT, resume=resume, force=force
+                )
             )
+        processes.wait()
+        unreadable = UnreadableList(folder / UNREADABLE)
+        progress = training_progress if method in LOSSES else fitting_progress
+        show = stack.enter_context(progress(console, method, settings.epochs))
+        stopping = stack.enter_context(interruption())
+        common: dict[str, Any] = {
+            "options": options,
+            "init": load(init) if init is not None else None,
+            "seed": seed,
+            "after_epoch": both(log_to(folder / LOG), show) if processes.first else show,
+            "checkpoints": Checkpoints(
+                folder / CHECKPOINT, every=checkpoint_every, processes=processes
+            ),
+            "stopping": stopping,
+            "processes": processes,
+        }
+        try:
+            if on_images:
+                trained = fine_tune(
+                    source,
+                    backbone,
+                    weights,
+                    method,
+                    bits,
+                    settings,
+                    n_workers=workers,
+                    device=device,
+                    unreadable=unreadable,
+                    **common,
+                )
+            else:
+                trained = train_head(source, method, bits, settings, **common)
+        except Interrupted:
+            console.print("Stopped. To go on, give the same command with --resume.")
+            raise
+        if not processes.first:
+            return
         record = RunRecord(
             method=method,
             n_bits=bits,
@@ -113,54 +184,43 @@ def train(
             source=str(source),
             init=None if init is None else str(init),
             versions=versions(),
+            backbone=backbone,
+            weights=None if weights is None else str(weights),
         )
         write_run(folder, trained.encoder, record, outcome(trained))
     console.print(summary(trained))
+    if unreadable.reasons:
+        console.print(f"{len(unreadable.reasons)} images could not be read, listed in:")
+        print(f"  {out / UNREADABLE}")
     console.print("Next, score it:", style="bold")
     print(f"  orbithash evaluate {out} {source} --out {out}-report")
 
 
-def features_file(source: str) -> Path:
-    if Path(source).suffix.lower() != ".npz":
+def train_head(source: str, *arguments: Any, **options: Any) -> "Trained":
+    from orbithash.data import read_features
+    from orbithash.evaluation import mean_average_precision
+    from orbithash.training import train_on_features
+
+    data = read_features(Path(source))
+    return train_on_features(data, *arguments, score=mean_average_precision, **options)
+
+
+def fine_tune(
+    source: str, backbone: str | None, weights: Path | None, *arguments: Any, **options: Any
+) -> "Trained":
+    from orbithash.evaluation import mean_average_precision
+    from orbithash.networks import load_photo_backbone
+    from orbithash.training import train_on_images
+
+    if backbone is None:
         raise InputError(
-            f"{source} is not a features file; make one with: orbithash features {source} "
-            "--backbone NAME --weights FILE --out FEATURES.npz"
+            f"{source} is not a features file; give --backbone to fine-tune a network on its "
+            f"images, or make features with: orbithash features {source} --backbone NAME "
+            "--weights FILE --out FEATURES.npz"
         )
-    return Path(source)
-
-
-def chosen_settings(preset: str, **given: Any) -> "TrainingSettings":
-    """The preset with what was given on the command line in its place.
-
-    A batch of another size brings its own learning rate, unless one was given.
-    """
-    from orbithash.training import PRESETS
-
-    if preset not in PRESETS:
-        raise InputError(f"there is no preset {preset!r}; choose from {', '.join(PRESETS)}")
-    given = {name: value for name, value in given.items() if value is not None}
-    settings = replace(PRESETS[preset], **given)
-    if "batch_size" in given and "learning_rate" not in given:
-        return replace(PRESETS[preset].for_batches_of(settings.batch_size), **given)
-    return settings
-
-
-def method_options(pairs: list[str]) -> dict[str, Any]:
-    """NAME=VALUE pairs: numbers, true and false as such, anything else as text.
-
-    >>> method_options(["gamma=3", "reduction=mean"])
-    {'gamma': 3, 'reduction': 'mean'}
-    """
-    options = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise InputError(f"--option {pair} is not NAME=VALUE")
-        try:
-            options[name] = json.loads(value)
-        except ValueError:
-            options[name] = value
-    return options
+    images = image_files(source)
+    network = load_photo_backbone(backbone, weights)
+    return train_on_images(images, network, *arguments, score=mean_average_precision, **options)
 
 
 def outcome(trained: "Trained") -> dict[str, Any]:

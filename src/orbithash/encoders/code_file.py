@@ -3,31 +3,31 @@
 ids      int64 (n,)             row numbers of what was encoded
 codes    uint8 (n, bytes)
 n_bits   int
-labels   as in the features, where known
+labels   as in the source, where known
 paths    str (n,), where known
 """
 
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import UInt8
 
-from orbithash.data import Vectors
+from orbithash.data import ImageFiles, LabelledFeatures, Vectors
 from orbithash.data.whole_file import whole_file
+from orbithash.encoders.encode_source import EncodedRows
 
 
 def write_codes(
-    file: Path, codes: UInt8[np.ndarray, "n bytes"], n_bits: int, vectors: Vectors
+    file: Path, encoded: EncodedRows, n_bits: int, data: ImageFiles | LabelledFeatures | Vectors
 ) -> None:
-    """Write the codes of these vectors with what else is known of them."""
+    """Write the codes with what else is known of what they belong to."""
     arrays: dict[str, np.ndarray] = {
-        "ids": np.arange(len(codes), dtype=np.int64),
-        "codes": codes,
+        "ids": encoded.rows,
+        "codes": encoded.codes,
         "n_bits": np.array(n_bits),
     }
-    if vectors.labels is not None:
-        arrays["labels"] = vectors.labels
-    if vectors.paths is not None:
-        arrays["paths"] = np.array(vectors.paths)
+    if data.labels is not None:
+        arrays["labels"] = data.labels[encoded.rows]
+    if data.paths is not None:
+        arrays["paths"] = np.array([data.paths[row] for row in encoded.rows])
     with whole_file(file) as opened:
         np.savez(opened, allow_pickle=False, **arrays)

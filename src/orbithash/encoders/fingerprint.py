@@ -5,6 +5,8 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
+from jaxtyping import Shaped
 from torch import nn
 
 from orbithash.data import ImageFiles
@@ -53,3 +55,11 @@ def size_and_time(file: Path) -> str:
     except OSError:
         return "missing"
     return f"{status.st_size} {status.st_mtime_ns}"
+
+
+def digest_of_arrays(*arrays: Shaped[np.ndarray, "..."]) -> str:
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.dtype} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()

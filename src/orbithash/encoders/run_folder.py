@@ -4,6 +4,9 @@ model.safetensors   the encoder
 run.json            method, bits, seed, settings, what it was trained on, versions
 log.jsonl           one line per epoch
 scores.json         what validation gave
+unreadable.txt      images that could not be read, with the reason, if there were any
+
+While training goes on, checkpoint.safetensors holds all that it needs to be taken up again.
 """
 
 import json
@@ -15,11 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from orbithash.encoders.feature_encoder import FeatureEncoder
+from orbithash.encoders.image_encoder import ImageEncoder
 from orbithash.encoders.model_file import read_encoder, write_encoder
 from orbithash.errors import InputError
 
 MODEL, RECORD, LOG, SCORES = "model.safetensors", "run.json", "log.jsonl", "scores.json"
-CONTENTS = frozenset({MODEL, RECORD, LOG, SCORES})
+UNREADABLE, CHECKPOINT = "unreadable.txt", "checkpoint.safetensors"
+CONTENTS = frozenset({MODEL, RECORD, LOG, SCORES, UNREADABLE})
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,8 @@ class RunRecord:
     source: str
     init: str | None
     versions: Mapping[str, str]
+    backbone: str | None = None  # of an encoder of images
+    weights: str | None = None  # that the backbone began with
 
 
 def versions() -> dict[str, str]:
@@ -43,7 +50,10 @@ def versions() -> dict[str, str]:
 
 
 def write_run(
-    folder: Path, encoder: FeatureEncoder, record: RunRecord, scores: Mapping[str, Any]
+    folder: Path,
+    encoder: FeatureEncoder | ImageEncoder,
+    record: RunRecord,
+    scores: Mapping[str, Any],
 ) -> None:
     """Write everything but the log, which was written while training went on."""
     write_encoder(encoder, folder / MODEL)
@@ -60,7 +70,7 @@ def read_record(run: Path) -> RunRecord:
         raise InputError(f"{run} is not a run ({error}); give a folder that train wrote") from None
 
 
-def load(run: str | Path) -> FeatureEncoder:
+def load(run: str | Path) -> FeatureEncoder | ImageEncoder:
     """The encoder of a run, ready to encode."""
     folder = Path(run)
     if not folder.is_dir():

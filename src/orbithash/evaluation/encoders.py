@@ -1,26 +1,39 @@
 """Scores of an encoder on a split, and MAP alone."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from orbithash.evaluation.evaluate import evaluate_codes
 from orbithash.metrics.scores import Scores
 
 if TYPE_CHECKING:  # scoring codes must not load torch
-    from orbithash.data import LabelledFeatures
-    from orbithash.encoders import FeatureEncoder
+    from orbithash.data import ImageFiles, LabelledFeatures
+    from orbithash.encoders import FeatureEncoder, ImageEncoder
 
 
-def evaluate_encoder(encoder: "FeatureEncoder", data: "LabelledFeatures") -> Scores:
-    """Every query of the split against its whole database."""
-    codes = encoder.encode(data.features)
-    asking, answering = data.split.query, data.split.database
+def evaluate_encoder(
+    encoder: "FeatureEncoder | ImageEncoder",
+    data: "ImageFiles | LabelledFeatures",
+    *,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Scores:
+    """Every query of the split against its whole database; what cannot be read is left out."""
+    from orbithash.encoders.encode_source import encode_source  # loads torch
+
+    needed = np.union1d(data.split.query, data.split.database)
+    encoded = encode_source(encoder, data, rows=needed, progress=progress)
+    asking, answering = (
+        np.isin(encoded.rows, part) for part in (data.split.query, data.split.database)
+    )
+    labels = data.labels[encoded.rows]
     return evaluate_codes(
-        codes[asking],
-        codes[answering],
-        data.labels[asking],
-        data.labels[answering],
+        encoded.codes[asking],
+        encoded.codes[answering],
+        labels[asking],
+        labels[answering],
         n_bits=encoder.n_bits,
     )
 

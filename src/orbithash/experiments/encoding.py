@@ -15,7 +15,7 @@ from orbithash.data import ClassBalancedBatches, LabelledImages
 from orbithash.hashers import HASHERS
 from orbithash.losses import LOSSES
 from orbithash.networks import BACKBONES, HashingNetwork, embed
-from orbithash.training import Epoch, TrainingSettings, seeded, train
+from orbithash.training import Epoch, TensorBatches, TrainingSettings, seeded, train
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ def deep_codes(
         train(
             network,
             LOSSES[method](margin=settings.margin),
-            images[torch.from_numpy(dataset.split.train)],
-            torch.from_numpy(labels),
-            batches,
+            TensorBatches(
+                images[torch.from_numpy(dataset.split.train)], torch.from_numpy(labels), batches
+            ),
             TrainingSettings(epochs=settings.epochs, learning_rate=settings.learning_rate),
             after_epoch=after_epoch,
         )

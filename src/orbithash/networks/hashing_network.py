@@ -34,7 +34,7 @@ class HashingNetwork(nn.Module):
                 f"{type(backbone).__name__} does not say how many features it outputs; "
                 "give it an attribute n_features"
             )
-        self.backbone = backbone
+        self.backbone: nn.Module = backbone
         self.hash_layer = nn.Linear(backbone.n_features, n_bits)
 
     def forward(

@@ -6,11 +6,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from orbithash.training.loop import Epoch
+from orbithash.training.epoch import Epoch
 
 
 def log_to(file: Path) -> Callable[[Epoch], None]:
-    """A function for `after_epoch` that appends to the file."""
+    """A function for `after_epoch` that writes the file anew, line by line.
+
+    A run that goes on tells of its earlier epochs first, so the file needs nothing of what a
+    process that was killed left in it.
+    """
+    file.unlink(missing_ok=True)
 
     def write(epoch: Epoch) -> None:
         with file.open("a", encoding="utf-8") as opened:

@@ -3,55 +3,45 @@
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
 
-import numpy as np
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from orbithash.errors import InputError
+from orbithash.training.batches import Batch, BatchSource
 from orbithash.training.best import BestEpoch
+from orbithash.training.checkpoint import Checkpoints, device_of
+from orbithash.training.distributed import ALONE, Processes
+from orbithash.training.epoch import Epoch
+from orbithash.training.interruption import Interrupted
 from orbithash.training.memory import Memory
-from orbithash.training.optimization import make_optimizer, scheduled_rate
+from orbithash.training.optimization import (
+    ParameterGroup,
+    make_optimizer,
+    scheduled_rate,
+    set_rate,
+    warmed_up,
+)
 from orbithash.training.settings import TrainingSettings
-from orbithash.training.tally import Tally
+from orbithash.training.state import TrainingState
 
 logger = logging.getLogger(__name__)
-
-
-@runtime_checkable
-class Batcher(Protocol):
-    """Yields the row positions of each batch of an epoch; the same ones whenever asked again."""
-
-    def __call__(self, epoch: int) -> Iterator[Int64[np.ndarray, " batch"]]: ...
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """What one pass over the training images did."""
-
-    number: int  # from 0
-    loss: float  # mean over the batches
-    learning_rate: float
-    active_share: float | None = None  # of the triplets within the margin, if the loss has any
-    bit_balance: float = 0.0  # 1: every bit is set for half of the images; 0: all bits are constant
-    validation_map: float | None = None  # in the epochs that were validated
-    seconds: float = 0.0
 
 
 def train(
     network: nn.Module,
     loss: nn.Module,
-    images: Float[Tensor, "n ..."],
-    labels: Tensor,
-    batches: Batcher,
+    source: BatchSource,
     settings: TrainingSettings,
     *,
+    groups: Sequence[ParameterGroup] | None = None,
     validate: Callable[[], float] | None = None,
     after_epoch: Callable[[Epoch], None] = lambda epoch: None,
+    checkpoints: Checkpoints | None = None,
+    stopping: Callable[[], bool] = lambda: False,
+    processes: Processes = ALONE,
 ) -> list[Epoch]:
     """Train the network in place and return what each epoch did.
 
@@ -61,61 +51,102 @@ def train(
     `validate` scores the network as it is, the higher the better. It is asked every few epochs and
     after the last; the network is left as it was when it scored best, and training ends early when
     `patience` scores in a row were no better. `after_epoch` may save or show progress.
-    """
-    optimizer = make_optimizer([*network.parameters(), *loss.parameters()], settings)
-    memory = Memory(settings.memory) if settings.memory else None
-    best = BestEpoch(network, patience=settings.patience)
-    history = []
-    for number in range(settings.epochs):
-        started = time.perf_counter()
-        for group in optimizer.param_groups:
-            group["lr"] = scheduled_rate(settings, number)
-        network.train()
-        tally = Tally()
-        for rows in batches(number):
-            batch = torch.from_numpy(rows)
-            embeddings = network(images[batch])
-            value = batch_loss(loss, embeddings, labels[batch], memory)
-            if not math.isfinite(value.item()):
-                raise InputError(
-                    f"the loss became {value.item()} in epoch {number} at learning rate "
-                    f"{scheduled_rate(settings, number):g}; train with a lower rate"
-                )
-            optimizer.zero_grad()
-            value.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-            tally.add(loss, value, embeddings)
 
-        last = number + 1 == settings.epochs
+    With `checkpoints`, training goes on from the state that was saved last, `after_epoch` being
+    told of the epochs before it, and the state is saved from time to time. As soon as `stopping`
+    says so, it is saved once more and `Interrupted` is raised.
+    """
+    groups = groups or [ParameterGroup(tuple(network.parameters()))]
+    optimizer = make_optimizer([*groups, ParameterGroup(tuple(loss.parameters()))], settings)
+    best = BestEpoch(network, patience=settings.patience)
+    state = TrainingState(network, loss, optimizer, Memory(settings.memory), best)
+    if checkpoints is not None and checkpoints.restore(state):
+        for epoch in state.history:
+            after_epoch(epoch)
+    parallel = processes.parallel(network)
+
+    def pause() -> None:
+        """What may happen between two steps: a checkpoint, the end."""
+        stop, save = processes.agree(stopping(), checkpoints is not None and checkpoints.due())
+        if checkpoints is not None and (stop or save):
+            checkpoints.save(state)
+        if stop:
+            raise Interrupted
+
+    while state.epoch < settings.epochs and not best.exhausted():
+        rate = scheduled_rate(settings, state.epoch)
+        started = time.perf_counter() - state.seconds
+        network.train()
+        for batch in source(state.epoch, state.batch):
+            steps = state.epoch * len(source) + state.batch
+            set_rate(optimizer, warmed_up(rate, steps, settings.warmup * len(source)))
+            step(parallel, state, batch, settings, processes)
+            state.batch += 1
+            state.seconds = time.perf_counter() - started
+            pause()
+
         score = None
-        if validate is not None and (last or (number + 1) % settings.validate_every == 0):
-            score = validate()
+        last = state.epoch + 1 == settings.epochs
+        if validate is not None and (last or (state.epoch + 1) % settings.validate_every == 0):
+            try:
+                score = validate()
+            except Interrupted:
+                if checkpoints is not None:
+                    checkpoints.save(state)
+                raise
             best.offer(score)
         epoch = Epoch(
-            number=number,
-            loss=tally.mean_loss(),
-            learning_rate=scheduled_rate(settings, number),
-            active_share=tally.active_share(),
-            bit_balance=tally.bit_balance(),
+            number=state.epoch,
+            loss=state.tally.mean_loss(),
+            learning_rate=rate,
+            active_share=state.tally.active_share(),
+            bit_balance=state.tally.bit_balance(),
             validation_map=score,
             seconds=time.perf_counter() - started,
         )
         logger.info("epoch %d: loss %.4g", epoch.number, epoch.loss)
-        history.append(epoch)
+        state.end_epoch(epoch)
         after_epoch(epoch)
-        if best.exhausted():
-            break
+        pause()
     best.restore()
-    return history
+    return state.history
+
+
+def step(
+    network: nn.Module,
+    state: TrainingState,
+    batch: Batch,
+    settings: TrainingSettings,
+    processes: Processes,
+) -> None:
+    """Show the network a batch, and go a step down its loss."""
+    device = device_of(network)
+    labels = processes.gather_constant(batch.labels).to(device)
+    with torch.autocast(device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
+        share: Tensor = network(batch.inputs.to(device))
+    embeddings = processes.gather(share.float())
+    value = batch_loss(state.loss, embeddings, labels, state.memory)
+    if not math.isfinite(value.item()):
+        rate = state.optimizer.param_groups[0]["lr"]
+        raise InputError(
+            f"the loss became {value.item()} in epoch {state.epoch} at learning rate {rate:g}; "
+            "train with a lower rate"
+        )
+    state.optimizer.zero_grad()
+    value.backward()  # type: ignore[no-untyped-call]
+    if settings.clip:
+        parameters = [p for group in state.optimizer.param_groups for p in group["params"]]
+        nn.utils.clip_grad_norm_(parameters, settings.clip)
+    state.optimizer.step()
+    state.tally.add(state.loss, value, embeddings)
 
 
 def batch_loss(
-    loss: nn.Module, embeddings: Float[Tensor, "n bits"], labels: Tensor, memory: Memory | None
+    loss: nn.Module, embeddings: Float[Tensor, "n bits"], labels: Tensor, memory: Memory
 ) -> Float[Tensor, ""]:
-    if memory is None or memory.embeddings is None:
+    if memory.embeddings is None:
         value: Tensor = loss(embeddings, labels)
     else:
         value = loss(embeddings, labels, ref_emb=memory.embeddings, ref_labels=memory.labels)
-    if memory is not None:
-        memory.add(embeddings, labels)
+    memory.add(embeddings, labels)
     return value

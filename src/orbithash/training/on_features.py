@@ -2,44 +2,32 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float32, Int64
+from jaxtyping import Float32
 
 from orbithash.codes import binarize, check_n_bits, pack
-from orbithash.data import LabelledFeatures, batches_by_labels, check_trainable, hold_out
+from orbithash.data import LabelledFeatures
 from orbithash.encoders import FeatureEncoder
+from orbithash.encoders.fingerprint import digest_of_arrays, digest_of_weights
 from orbithash.errors import InputError
 from orbithash.losses import LOSSES
 from orbithash.networks import FeatureHead, embed
-from orbithash.training.loop import Epoch, train
-from orbithash.training.methods import check_memory, check_method, make_hasher, make_loss
+from orbithash.training.batches import TensorBatches
+from orbithash.training.checkpoint import Checkpoints
+from orbithash.training.distributed import ALONE, Processes
+from orbithash.training.epoch import Epoch
+from orbithash.training.loop import train
+from orbithash.training.methods import check_method, make_hasher
+from orbithash.training.preparation import Labels, prepare, run_settings
 from orbithash.training.seeding import seeded
 from orbithash.training.settings import TrainingSettings
-
-Labels = Int64[np.ndarray, " n"] | Bool[np.ndarray, "n classes"]
+from orbithash.training.trained import Trained
 
 # Queries' codes, database's codes, their labels, and the number of bits: the higher the better.
 Score = Callable[..., float]
-
-
-@dataclass(frozen=True)
-class Trained:
-    """An encoder and how it came about; a hasher has no epochs."""
-
-    encoder: FeatureEncoder
-    history: tuple[Epoch, ...]
-    seconds: float
-
-    def best_epoch(self) -> Epoch | None:
-        """The epoch whose weights were kept: the best that was validated, or else the last."""
-        validated = [epoch for epoch in self.history if epoch.validation_map is not None]
-        if validated:
-            return max(validated, key=lambda epoch: epoch.validation_map or 0.0)
-        return self.history[-1] if self.history else None
 
 
 def train_on_features(
@@ -53,6 +41,9 @@ def train_on_features(
     init: FeatureEncoder | None = None,
     seed: int = 0,
     after_epoch: Callable[[Epoch], None] = lambda epoch: None,
+    checkpoints: Checkpoints | None = None,
+    stopping: Callable[[], bool] = lambda: False,
+    processes: Processes = ALONE,
 ) -> Trained:
     """Learn codes of `n_bits` from the training rows by any loss or hasher.
 
@@ -77,6 +68,9 @@ def train_on_features(
             init=init,
             seed=seed,
             after_epoch=after_epoch,
+            checkpoints=checkpoints,
+            stopping=stopping,
+            processes=processes,
         )
         encoder = FeatureEncoder(head)
     else:
@@ -117,31 +111,20 @@ def train_head(
     init: FeatureEncoder | None,
     seed: int,
     after_epoch: Callable[[Epoch], None],
+    checkpoints: Checkpoints | None,
+    stopping: Callable[[], bool],
+    processes: Processes,
 ) -> tuple[FeatureHead, list[Epoch]]:
     """Train a network on features with a loss, and keep its best epoch."""
-    check_trainable(labels)
-    if labels.ndim == 1:  # from 0 on, whatever the classes are called
-        labels = np.unique(labels, return_inverse=True)[1]
-    loss = make_loss(
-        method,
-        options,
-        n_bits=n_bits,
-        n_classes=labels.shape[1] if labels.ndim == 2 else int(labels.max()) + 1,
-        seed=seed,
-        reduction=settings.reduction,
-    )
-    if settings.memory:
-        check_memory(loss, method)
-    rest, held_out = hold_out(labels, settings.validation, seed=seed)
-    batches = batches_by_labels(
-        labels[rest],
-        batch_size=settings.batch_size,
-        images_per_class=settings.images_per_class,
-        seed=seed,
-    )
+    prepared = prepare(labels, method, n_bits, settings, options=options, seed=seed)
+    labels, rest, held_out = prepared.labels, prepared.rest, prepared.held_out
     inputs, targets = torch.from_numpy(features), torch.from_numpy(labels)
     with seeded(seed):
         head = start_head(inputs[rest], n_bits, settings, init)
+        made_with = run_settings(method, n_bits, settings, options, seed) | {
+            "features": digest_of_arrays(features, labels),
+            "init": digest_of_weights(head),
+        }
 
         def validate() -> float:
             codes = pack(binarize(embed(head, inputs).numpy()))
@@ -151,13 +134,14 @@ def train_head(
 
         history = train(
             head,
-            loss,
-            inputs[rest],
-            targets[rest],
-            batches,
-            settings.for_batches_of(batches.batch_size),
+            prepared.loss,
+            TensorBatches(inputs[rest], targets[rest], prepared.batches, processes),
+            settings.for_batches_of(prepared.batches.batch_size),
             validate=validate if len(held_out) else None,
             after_epoch=after_epoch,
+            checkpoints=checkpoints and checkpoints.of(made_with),
+            stopping=stopping,
+            processes=processes,
         )
     return head, history
 

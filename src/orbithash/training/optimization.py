@@ -1,7 +1,8 @@
-"""Which step follows a gradient: the optimizer, and its rate in each epoch."""
+"""Which step follows a gradient: the optimizer, and its rate in each epoch and step."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -11,16 +12,48 @@ from orbithash.training.settings import TrainingSettings
 EPOCHS_PER_STEP = 50
 
 
+@dataclass(frozen=True)
+class ParameterGroup:
+    """Parameters that learn at the same rate."""
+
+    parameters: tuple[nn.Parameter, ...]
+    rate: float = 1.0  # times the scheduled one
+    decays: bool = True
+
+
 def make_optimizer(
-    parameters: Iterable[nn.Parameter], settings: TrainingSettings
+    groups: Sequence[ParameterGroup], settings: TrainingSettings
 ) -> torch.optim.Optimizer:
     rate, decay = settings.learning_rate, settings.weight_decay
+    described = [
+        {
+            "params": list(group.parameters),
+            "lr": rate * group.rate,
+            "times": group.rate,
+            "weight_decay": decay if group.decays else 0.0,
+        }
+        for group in groups
+        if group.parameters
+    ]
     if settings.optimizer == "sgd":
-        return torch.optim.SGD(
-            parameters, lr=rate, momentum=settings.momentum, weight_decay=decay, fused=True
-        )
+        return torch.optim.SGD(described, momentum=settings.momentum, fused=True)
     # Decay apart from the gradient: else it would depend on the scale of a loss how much it counts.
-    return torch.optim.AdamW(parameters, lr=rate, weight_decay=decay, fused=True)
+    return torch.optim.AdamW(described, fused=True)
+
+
+def fine_tuning_groups(
+    backbone: nn.Module, new_layer: nn.Module, settings: TrainingSettings
+) -> list[ParameterGroup]:
+    """What was trained before, and the layer that is new; weights and biases apart."""
+    return [
+        ParameterGroup(
+            tuple(p for p in module.parameters() if (p.ndim > 1) == is_weight),
+            rate=rate * (1.0 if is_weight else settings.bias_rate),
+            decays=is_weight,
+        )
+        for module, rate in ((backbone, 1.0), (new_layer, settings.new_layer_rate))
+        for is_weight in (True, False)
+    ]
 
 
 def scheduled_rate(settings: TrainingSettings, epoch: int) -> float:
@@ -34,3 +67,17 @@ def scheduled_rate(settings: TrainingSettings, epoch: int) -> float:
     if settings.schedule == "steps":
         return settings.learning_rate / 10.0 ** (epoch // EPOCHS_PER_STEP)
     return settings.learning_rate * (1 + math.cos(math.pi * epoch / settings.epochs)) / 2
+
+
+def warmed_up(rate: float, steps: int, warmup_steps: float) -> float:
+    """The rate of step number `steps`, from 0: it grows in a straight line while warming up.
+
+    >>> [warmed_up(1.0, step, warmup_steps=4) for step in range(6)]
+    [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
+    """
+    return rate * min(1.0, (steps + 1) / warmup_steps) if warmup_steps else rate
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = rate * group["times"]

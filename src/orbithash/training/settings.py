@@ -1,5 +1,6 @@
 """How a network is trained, whatever the method: one set of defaults, and the paper's."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -26,6 +27,12 @@ class TrainingSettings:
     dropout: float = 0.5  # of the hidden units
     memory: int = 0  # recent embeddings that lengthen the rank lists
 
+    warmup: float = 0.0  # epochs, or parts of one, in which the rate grows from 0
+    clip: float = 0.0  # the longest gradient; 0: any
+    new_layer_rate: float = 1.0  # of the hash layer, times the backbone's
+    bias_rate: float = 1.0  # of biases, times their layer's
+    precision: Literal["float32", "bfloat16"] = "float32"  # of the network while it trains
+
     validation: float = 0.1  # share of the training images held out; 0: the last epoch is kept
     validate_every: int = 5  # epochs
     patience: int = 10  # validations without a better one before training stops
@@ -43,6 +50,11 @@ class TrainingSettings:
         for name in ("momentum", "dropout", "validation"):
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{name}={getattr(self, name)}; give a number from 0 to below 1")
+        for name in ("warmup", "clip", "new_layer_rate", "bias_rate"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise InputError(f"{name}={getattr(self, name)}; give a number from 0 on")
+        if self.precision not in ("float32", "bfloat16"):
+            raise InputError(f"precision={self.precision!r}; choose float32 or bfloat16")
         if self.optimizer not in ("adam", "sgd") or self.schedule not in ("cosine", "steps"):
             raise InputError(
                 f"optimizer={self.optimizer!r}, schedule={self.schedule!r}; "
@@ -81,4 +93,22 @@ PRESETS: dict[str, TrainingSettings] = {
         hidden=0,
         patience=30,  # all epochs: what is best may come after the rate has fallen
     ),
+}
+
+# The same two for fine-tuning a network on images: the backbone learns too, and slowly.
+IMAGE_PRESETS: dict[str, TrainingSettings] = {
+    "default": TrainingSettings(
+        epochs=20,
+        batch_size=100,
+        learning_rate=1e-4,
+        weight_decay=0.05,
+        warmup=1.0,
+        clip=5.0,
+        new_layer_rate=10.0,
+        hidden=0,
+        validate_every=2,
+        patience=5,
+    ),
+    # As BVLC trained GoogLeNet, biases learn at twice the rate.
+    "paper": replace(PRESETS["paper"], bias_rate=2.0),
 }

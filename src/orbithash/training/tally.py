@@ -1,6 +1,7 @@
 """What is counted over the batches of an epoch."""
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -29,6 +30,18 @@ class Tally:
         ones = (embeddings.detach() > 0.5).sum(dim=0)
         self.ones = ones if self.ones is None else self.ones + ones
         self.n_images += len(embeddings)
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {} if self.ones is None else {"ones": self.ones}
+
+    def values(self) -> dict[str, Any]:
+        return {"losses": self.losses, "active": self.active, "n_images": self.n_images}
+
+    def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+        """Become what `tensors` and `values` were taken from."""
+        self.ones = tensors.get("ones")
+        self.losses, self.active = list(values["losses"]), list(values["active"])
+        self.n_images = values["n_images"]
 
     def mean_loss(self) -> float:
         return sum(self.losses) / len(self.losses)

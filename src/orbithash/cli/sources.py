@@ -1,0 +1,23 @@
+"""Sources as the commands take them: image files, or features in an .npz."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orbithash.errors import InputError
+
+if TYPE_CHECKING:
+    from orbithash.data import ImageFiles
+
+
+def holds_features(source: str) -> bool:
+    return Path(source).suffix.lower() == ".npz"
+
+
+def image_files(source: str) -> "ImageFiles":
+    """The labelled image files that a source names."""
+    from orbithash.data import ImageFiles, open_source  # --help must not wait for torch
+
+    images = open_source(source)
+    if not isinstance(images, ImageFiles):
+        raise InputError(f"{source} has no image files; give a folder, a .csv or NAME:FOLDER")
+    return images

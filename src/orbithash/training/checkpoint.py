@@ -1,0 +1,113 @@
+"""A run that was stopped, in one file: whole or not there, and never pickled."""
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from orbithash.data.whole_file import whole_file
+from orbithash.encoders.shards import changed_settings
+from orbithash.errors import InputError
+from orbithash.training.distributed import ALONE, Processes
+from orbithash.training.state import TrainingState
+
+HEADER = "orbithash"
+
+
+class Checkpoints:
+    """Keeps the last state of a run in a file.
+
+    `made_with` says in JSON what the run depends on, by name: a state is never taken up with other
+    settings or data. Weights, optimizer, memory, best epoch and torch's random state of every
+    process are tensors in a safetensors file; where training was is JSON in its header.
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        *,
+        every: float = 60.0,  # seconds
+        processes: Processes = ALONE,
+        made_with: str = "{}",
+    ) -> None:
+        self.file, self.every, self.processes, self.made_with = file, every, processes, made_with
+        self._saved = time.monotonic()
+
+    def of(self, made_with: Mapping[str, Any]) -> "Checkpoints":
+        """The same for a run that depends on these."""
+        described = json.dumps(dict(made_with) | {"number of processes": self.processes.count})
+        return Checkpoints(
+            self.file, every=self.every, processes=self.processes, made_with=described
+        )
+
+    def due(self) -> bool:
+        return time.monotonic() - self._saved >= self.every
+
+    def save(self, state: TrainingState) -> None:
+        """Put the state in the place of the last one; all processes must come here together."""
+        random = self.processes.gather_objects(random_states(state.network))
+        if self.processes.first:
+            tensors = state.tensors()
+            for rank, states in enumerate(random):
+                tensors |= {f"random/{rank}/{name}": value for name, value in states.items()}
+            header = {"made_with": self.made_with, "values": state.values()}
+            content = save(
+                {name: plain(tensor) for name, tensor in tensors.items()},
+                metadata={HEADER: json.dumps(header)},
+            )
+            with whole_file(self.file) as opened:
+                opened.write(content)
+        self._saved = time.monotonic()
+
+    def restore(self, state: TrainingState) -> bool:
+        """Take up the saved state; False if there is none."""
+        if not self.file.exists():
+            return False
+        tensors, header = read(self.file)
+        if changed := changed_settings(header["made_with"], self.made_with):
+            raise InputError(
+                f"{self.file.parent} was begun with other {changed}; go on with the same, "
+                "or add --force to start anew"
+            )
+        state.restore(tensors, header["values"])
+        rank = self.processes.rank
+        torch.set_rng_state(tensors[f"random/{rank}/processor"])
+        device = device_of(state.network)
+        if device.type == "cuda":
+            torch.cuda.set_rng_state(tensors[f"random/{rank}/device"], device)
+        self._saved = time.monotonic()
+        return True
+
+
+def read(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    try:
+        with safe_open(file, framework="pt") as opened:
+            header = json.loads((opened.metadata() or {})[HEADER])
+            return {name: opened.get_tensor(name) for name in opened.keys()}, header  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError, LookupError) as error:
+        raise InputError(
+            f"cannot read the checkpoint {file}: {error}; add --force to start anew"
+        ) from None
+
+
+def random_states(network: torch.nn.Module) -> dict[str, Tensor]:
+    states = {"processor": torch.get_rng_state()}
+    device = device_of(network)
+    if device.type == "cuda":
+        states["device"] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def device_of(network: torch.nn.Module) -> torch.device:
+    return next(network.parameters()).device
+
+
+def plain(tensor: Tensor) -> Tensor:
+    """As a file holds it: on the processor, row by row, and nobody else's memory."""
+    return tensor.detach().cpu().contiguous().clone()

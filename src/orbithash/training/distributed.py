@@ -1,0 +1,115 @@
+"""Processes that train one network together: each sees a share of every batch, all see the loss.
+
+Rank lists and triplets span the whole batch: embeddings are gathered with their gradient, every
+process computes the same loss of the same embeddings, and torch's DistributedDataParallel adds up
+what each share contributes to the gradient.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor, distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+@dataclass(frozen=True)
+class Processes:
+    """How many processes train together and which of them this is; one alone needs no torchrun."""
+
+    rank: int = 0
+    count: int = 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the process that writes files and talks."""
+        return self.rank == 0
+
+    def share(self, n: int) -> slice:
+        """The part of `n` items that is this process's: nearly equal parts, in order.
+
+        >>> [Processes(rank, 3).share(7) for rank in range(3)]
+        [slice(0, 3, None), slice(3, 5, None), slice(5, 7, None)]
+        """
+        small, larger = divmod(n, self.count)
+        start = self.rank * small + min(self.rank, larger)
+        return slice(start, start + small + (self.rank < larger))
+
+    def parallel(self, network: nn.Module) -> nn.Module:
+        """The network such that a backward pass adds up the gradients of all processes."""
+        return network if self.count == 1 else DistributedDataParallel(network)
+
+    def gather(self, embeddings: Float[Tensor, "n bits"]) -> Float[Tensor, "all bits"]:
+        """The embeddings of the whole batch, in order, with their gradient."""
+        if self.count == 1:
+            return embeddings
+        gathered: Tensor = GatherWithGradient.apply(embeddings, self)  # type: ignore[no-untyped-call]
+        return gathered
+
+    def gather_constant(self, values: Shaped[Tensor, "n ..."]) -> Shaped[Tensor, "all ..."]:
+        """What all processes hold, in their order; the numbers of rows may differ."""
+        return values if self.count == 1 else torch.cat(all_rows(values, self))
+
+    def gather_objects(self, value: Any) -> list[Any]:
+        """One plain value of each process."""
+        if self.count == 1:
+            return [value]
+        values: list[Any] = [None] * self.count
+        distributed.all_gather_object(values, value)
+        return values
+
+    def agree(self, *wishes: bool) -> tuple[bool, ...]:
+        """Each wish, granted if any process has it: all must take the same turn at a step."""
+        return tuple(any(wish) for wish in zip(*self.gather_objects(wishes), strict=True))
+
+    def wait(self) -> None:
+        """Wait until all have come this far."""
+        if self.count > 1:
+            distributed.barrier()
+
+
+ALONE = Processes()
+
+
+@contextmanager
+def joined_processes() -> Iterator[Processes]:
+    """The processes that torchrun started, or this one alone."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield ALONE
+        return
+    distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    try:
+        yield Processes(distributed.get_rank(), distributed.get_world_size())
+    finally:
+        distributed.destroy_process_group()
+
+
+class GatherWithGradient(torch.autograd.Function):
+    """All processes' embeddings; backward, each process takes the gradient of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, embeddings: Tensor, processes: Processes) -> Tensor:
+        parts = all_rows(embeddings, processes)
+        ctx.start = sum(len(part) for part in parts[: processes.rank])
+        ctx.n, ctx.count = len(embeddings), processes.count
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        # Every process has the loss of the whole batch, so its gradient needs no exchange. The
+        # network's gradients will be averaged over the processes where their sum is meant.
+        return gradients[0][ctx.start : ctx.start + ctx.n] * ctx.count, None
+
+
+def all_rows(values: Shaped[Tensor, "n ..."], processes: Processes) -> list[Tensor]:
+    """Each process's rows. Shares of a batch may differ in length, and what is sent may not."""
+    lengths = [int(length) for length in processes.gather_objects(len(values))]
+    padded = values.new_zeros((max(lengths), *values.shape[1:]))
+    padded[: len(values)] = values.detach()
+    received = [torch.empty_like(padded) for _ in lengths]
+    distributed.all_gather(received, padded)
+    return [part[:length] for part, length in zip(received, lengths, strict=True)]

@@ -1,0 +1,206 @@
+"""Fine-tuning on images: a backbone and its hash layer, trained together with a loss."""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Int64
+
+from orbithash.codes import check_n_bits
+from orbithash.data import ImageFiles
+from orbithash.data.augmentation import read_training_view
+from orbithash.encoders import ImageEncoder
+from orbithash.encoders.fingerprint import digest_of_images, digest_of_weights
+from orbithash.errors import InputError
+from orbithash.losses import LOSSES
+from orbithash.networks import HashingNetwork, PhotoBackbone
+from orbithash.training.checkpoint import Checkpoints
+from orbithash.training.distributed import ALONE, Processes
+from orbithash.training.epoch import Epoch
+from orbithash.training.image_batches import ImageBatches, ImageReader
+from orbithash.training.interruption import Interrupted
+from orbithash.training.loop import train
+from orbithash.training.methods import check_method
+from orbithash.training.optimization import fine_tuning_groups
+from orbithash.training.preparation import Labels, prepare, run_settings
+from orbithash.training.seeding import seeded
+from orbithash.training.settings import TrainingSettings
+from orbithash.training.trained import Trained
+
+# Images that train and answer the held-out ones when an epoch is validated. All of them would take
+# a third of an epoch's time, and the same epoch is best with fewer.
+VALIDATION_DATABASE = 2000
+
+# Queries' codes, database's codes, their labels, and the number of bits: the higher the better.
+Score = Callable[..., float]
+
+
+def train_on_images(
+    images: ImageFiles,
+    backbone: PhotoBackbone,
+    method: str,
+    n_bits: int,
+    settings: TrainingSettings,
+    *,
+    score: Score,
+    options: Mapping[str, Any] | None = None,
+    init: ImageEncoder | None = None,
+    seed: int = 0,
+    n_workers: int | None = None,
+    device: str = "cpu",
+    after_epoch: Callable[[Epoch], None] = lambda epoch: None,
+    unreadable: Callable[[str, str], None] = lambda path, reason: None,
+    checkpoints: Checkpoints | None = None,
+    stopping: Callable[[], bool] = lambda: False,
+    processes: Processes = ALONE,
+) -> Trained:
+    """Fine-tune the backbone with a new hash layer on the training images, by any loss.
+
+    Queries are never looked at: the epoch is chosen by `score` on training images held out, which
+    ask for some of those that train. The seed decides the images held out, the new layer's start,
+    the batches and what is seen of each image, never the method or the number of workers.
+
+    `unreadable` is told the path and the reason of every image that cannot be read, as often as it
+    is met; another of its class stands in for it.
+    """
+    check_for_images(method, settings)
+    check_n_bits(n_bits)
+    started = time.perf_counter()
+    rows = images.split.train
+    prepared = prepare(
+        images.labels[rows], method, n_bits, settings, options=options or {}, seed=seed
+    )
+    with seeded(seed):
+        network = start_network(backbone, n_bits, init).to(device)
+        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        made_with = run_settings(method, n_bits, settings, options or {}, seed) | {
+            "images": digest_of_images(images),
+            "backbone": type(backbone).__name__,
+            "weights": digest_of_weights(network),
+        }
+        encoder = ImageEncoder(network)
+        source = ImageBatches(
+            ImageReader(
+                images,
+                rows[prepared.rest],
+                prepared.labels[prepared.rest],
+                training_view(backbone),
+                seed=seed,
+                processes=processes,
+            ),
+            prepared.batches,
+            epochs=settings.epochs,
+            n_workers=min(4, os.cpu_count() or 1) if n_workers is None else n_workers,
+            unreadable=unreadable,
+        )
+        validation = Validation(
+            images,
+            prepared.labels,
+            asking=prepared.held_out,
+            answering=some_of(prepared.rest, VALIDATION_DATABASE, seed=seed),
+            score=score,
+            unreadable=unreadable,
+            stopping=stopping,
+            processes=processes,
+        )
+        with closing(source):
+            history = train(
+                network,
+                prepared.loss.to(device),
+                source,
+                settings.for_batches_of(prepared.batches.batch_size),
+                groups=fine_tuning_groups(network.backbone, network.hash_layer, settings),
+                validate=partial(validation, encoder) if len(prepared.held_out) else None,
+                after_epoch=after_epoch,
+                checkpoints=checkpoints and checkpoints.of(made_with),
+                stopping=stopping,
+                processes=processes,
+            )
+    return Trained(encoder, tuple(history), time.perf_counter() - started)
+
+
+def check_for_images(method: str, settings: TrainingSettings) -> None:
+    check_method(method)
+    if method not in LOSSES:
+        raise InputError(
+            f"{method} is fitted to features, not to images; make them with `orbithash features` "
+            "and train on their file"
+        )
+    if settings.hidden:
+        raise InputError(
+            f"hidden={settings.hidden}; on images the hash layer follows the backbone directly: "
+            "train with hidden=0"
+        )
+
+
+def start_network(
+    backbone: PhotoBackbone, n_bits: int, init: ImageEncoder | None
+) -> HashingNetwork:
+    """The backbone with a hash layer at a random start, or at the weights of another run's."""
+    network = HashingNetwork(backbone, n_bits)
+    if init is None:
+        return network
+    theirs = init.network
+    if type(theirs.backbone) is not type(backbone) or init.n_bits != n_bits:
+        raise InputError(
+            f"the run to start from is {type(theirs.backbone).__name__} with {init.n_bits} bits, "
+            f"but here it is {type(backbone).__name__} with {n_bits}; train with the same"
+        )
+    network.load_state_dict(theirs.state_dict())
+    return network
+
+
+def training_view(backbone: PhotoBackbone) -> Any:
+    view = backbone.view
+    return partial(
+        read_training_view,
+        crop=view.crop,
+        keep_shape=view.keep_shape,
+        interpolation=view.interpolation,
+    )
+
+
+def some_of(positions: Int64[np.ndarray, " n"], most: int, *, seed: int) -> Int64[np.ndarray, " m"]:
+    """At most so many of the positions, in order."""
+    return np.sort(np.random.default_rng(seed).permutation(positions)[:most])
+
+
+@dataclass(frozen=True, eq=False)
+class Validation:
+    """Scores an encoder on training images by position: some ask, others answer."""
+
+    images: ImageFiles
+    labels: Labels  # of the training images
+    asking: Int64[np.ndarray, " asking"]
+    answering: Int64[np.ndarray, " answering"]
+    score: Score
+    unreadable: Callable[[str, str], None]
+    stopping: Callable[[], bool]
+    processes: Processes = ALONE
+
+    def __call__(self, encoder: ImageEncoder) -> float:
+        asking, asking_labels = self.encoded(encoder, self.asking)
+        answering, answering_labels = self.encoded(encoder, self.answering)
+        return self.score(asking, answering, asking_labels, answering_labels, n_bits=encoder.n_bits)
+
+    def encoded(self, encoder: ImageEncoder, positions: Any) -> tuple[Any, Any]:
+        """Codes and labels of what can be read; every process encodes its share."""
+        share = positions[self.processes.share(len(positions))]
+        files = [self.images.file(int(row)) for row in self.images.split.train[share]]
+        done = encoder.embed_files(files, progress=self.stop_between)
+        for path, reason in done.unreadable.items():
+            self.unreadable(str(path.relative_to(self.images.root)), reason)
+        parts = self.processes.gather_objects((done.codes(), self.labels[share][done.readable]))
+        codes, labels = zip(*parts, strict=True)
+        return np.concatenate(codes), np.concatenate(labels)
+
+    def stop_between(self, done: int) -> None:
+        """Validation can take minutes, and nothing is lost: its epoch was saved before."""
+        if self.processes.count == 1 and self.stopping():
+            raise Interrupted
