@@ -8,6 +8,7 @@ import pytest
 
 import orbithash
 from orbithash.encoders import read_record
+from orbithash.errors import InputError
 from orbithash.evaluation import evaluate_encoder
 from orbithash.experiments import run as run_module
 from orbithash.experiments.run import execute, find_finished, run_folder, whole_run
@@ -34,6 +35,14 @@ def test_a_run_is_kept_whole_and_not_repeated(source, tmp_path, monkeypatch):
     monkeypatch.setattr(run_module, "train_on_features", None)  # would fail if it were called
     again = execute(planned, tmp_path)
     assert again.scores == done.scores
+
+
+def test_a_run_that_somebody_changed_is_named(source, tmp_path):
+    (planned, *_) = quick_runs(source, "main")
+    execute(planned, tmp_path)
+    (run_folder(planned, tmp_path) / "evaluation.json").unlink()
+    with pytest.raises(InputError, match="remove the folder"):
+        find_finished(planned, tmp_path)
 
 
 def test_a_second_stage_goes_on_where_the_first_ended(source, tmp_path, monkeypatch):

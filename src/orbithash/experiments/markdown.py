@@ -119,7 +119,7 @@ def in_words(results: Results, standing: Standing | None) -> str:
         return f"{reference} is first."
     behind = f"{reference} is {standing.behind:.4f} behind {standing.first}"
     if standing.standard_error is None:
-        return f"{behind}; one seed cannot tell by chance or not."
+        return f"{behind}; one seed cannot tell whether by chance."
     error = f"one standard error of it ({standing.standard_error:.4f})"
     return f"{behind}, {'within' if standing.within_one_error else 'beyond'} {error}."
 

@@ -18,6 +18,7 @@ from typing import Any
 from orbithash.data import LabelledFeatures, read_features
 from orbithash.encoders import FeatureEncoder, RunRecord, write_run
 from orbithash.encoders.run_folder import LOG, SCORES, versions
+from orbithash.errors import InputError
 from orbithash.evaluation import Scores, evaluate_codes, mean_average_precision
 from orbithash.experiments.plan import Run
 from orbithash.training import PRESETS, Epoch, Trained, log_to, train_on_features
@@ -46,9 +47,14 @@ def find_finished(run: Run, out: Path) -> Finished | None:
     folder = run_folder(run, out)
     if not folder.is_dir():
         return None
-    scores = Scores.from_json((folder / EVALUATION).read_text(encoding="utf-8"))
-    training = json.loads((folder / SCORES).read_text(encoding="utf-8"))
-    return Finished(scores, training["seconds"])
+    try:
+        scores = Scores.from_json((folder / EVALUATION).read_text(encoding="utf-8"))
+        training = json.loads((folder / SCORES).read_text(encoding="utf-8"))
+        return Finished(scores, float(training["seconds"]))
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise InputError(
+            f"the run {folder} was changed ({error}); remove the folder, and it is run again"
+        ) from None
 
 
 def execute(
