@@ -66,7 +66,7 @@ def test_images_become_features_once(tmp_path, monkeypatch):
 class TinyBackbone(PhotoBackbone):
     """The mean colour of an image."""
 
-    n_features, view = 3, View(warp=8, crop=8)
+    n_features, view = 3, View(resize=8, crop=8)
 
     def __init__(self):
         super().__init__()

@@ -52,7 +52,7 @@ class ImageEncoder:
         """The embeddings in [0, 1] whose bits are the codes."""
         if isinstance(images, str | Path | Image.Image):
             raise InputError(f"got one {type(images).__name__}; give a list of images")
-        views = (view_of(image, asdict(self.view)) for image in images)
+        views = (shown_of(image, asdict(self.view)) for image in images)
         parts = [self._embed(batch) for batch in batches(views, 32)]
         return np.concatenate(parts) if parts else np.empty((0, self.n_bits), np.float32)
 
@@ -105,7 +105,7 @@ class ImageEncoder:
             self.network.train(was_training)
 
 
-def view_of(image: Any, view: dict[str, Any]) -> Pixels:
+def shown_of(image: Any, view: dict[str, Any]) -> Pixels:
     """What the network is shown of an image, however it is given."""
     if isinstance(image, str | Path):
         return read_view(Path(image), **view)

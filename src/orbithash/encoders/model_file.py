@@ -31,7 +31,7 @@ def write_encoder(encoder: FeatureEncoder | ImageEncoder, file: Path) -> None:
         description = {"images": {"backbone": name_of(model.backbone), "n_bits": encoder.n_bits}}
     elif isinstance(model, FeatureHead):
         arrays = weights_of(model)
-        names = ("n_features", "n_bits", "hidden", "dropout")
+        names = ("n_features", "n_bits", "hidden", "dropout", "batch_norm")
         description = {"head": {name: getattr(model, name) for name in names}}
     else:
         description = {"hasher": take_apart(model, "", arrays)}

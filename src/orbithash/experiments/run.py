@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from orbithash.data import LabelledFeatures, read_features
 from orbithash.encoders import FeatureEncoder, RunRecord, write_run
@@ -68,7 +67,7 @@ def execute(
     with whole_run(run_folder(run, out)) as folder:
         trained = learn(run, data, log=log_to(folder / LOG), after_epoch=after_epoch)
         scores = score(trained.encoder, data)
-        write_run(folder, trained.encoder, record(run), training_outcome(trained))
+        write_run(folder, trained.encoder, record(run), trained.outcome())
         (folder / IDENTITY).write_text(
             json.dumps(run.identity(), indent=2) + "\n", encoding="utf-8"
         )
@@ -82,7 +81,7 @@ def learn(
     *,
     log: Callable[[Epoch], None],
     after_epoch: Callable[[Epoch], None],
-) -> Trained:
+) -> Trained[FeatureEncoder]:
     """The stages one after another, as one training: epochs are numbered through."""
     encoder: FeatureEncoder | None = None
     history: list[Epoch] = []
@@ -137,16 +136,6 @@ def record(run: Run) -> RunRecord:
         init=" then ".join(stage.method for stage in run.stages[:-1]) or None,
         versions=versions(),
     )
-
-
-def training_outcome(trained: Trained) -> dict[str, Any]:
-    best = trained.best_epoch()
-    return {
-        "validation_map": best.validation_map if best else None,
-        "best_epoch": best.number if best else None,
-        "epochs": trained.history[-1].number + 1 if trained.history else 0,
-        "seconds": round(trained.seconds, 3),
-    }
 
 
 @contextmanager

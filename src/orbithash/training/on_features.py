@@ -44,7 +44,7 @@ def train_on_features(
     checkpoints: Checkpoints | None = None,
     stopping: Callable[[], bool] = lambda: False,
     processes: Processes = ALONE,
-) -> Trained:
+) -> Trained[FeatureEncoder]:
     """Learn codes of `n_bits` from the training rows by any loss or hasher.
 
     Queries are never looked at. A loss chooses its epoch by `score` on training rows held out,
@@ -154,14 +154,20 @@ def start_head(
 ) -> FeatureHead:
     """A head at a random start, or at the weights of another run's."""
     n_features = features.shape[1]
-    head = FeatureHead(n_features, n_bits, hidden=settings.hidden, dropout=settings.dropout)
+    head = FeatureHead(
+        n_features,
+        n_bits,
+        hidden=settings.hidden,
+        dropout=settings.dropout,
+        batch_norm=settings.batch_norm,
+    )
     if init is None:
         head.standardise(features)
         return head
     if not isinstance(init.model, FeatureHead):
         raise InputError("the run to start from holds a hasher; give one that was trained")
     theirs = init.model
-    for name in ("n_features", "n_bits", "hidden"):
+    for name in ("n_features", "n_bits", "hidden", "batch_norm"):
         if getattr(theirs, name) != getattr(head, name):
             raise InputError(
                 f"the run to start from has {name}={getattr(theirs, name)}, but here it is "

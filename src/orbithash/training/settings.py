@@ -24,7 +24,8 @@ class TrainingSettings:
     reduction: str | None = None  # of the losses that add up triplets; None: each one's own
 
     hidden: int = 1024  # units between features and bits; 0: none, as in the paper
-    dropout: float = 0.5  # of the hidden units
+    dropout: float = 0.2  # of the hidden units
+    batch_norm: bool = True  # after the hidden layer and before the sigmoid
     memory: int = 0  # recent embeddings that lengthen the rank lists
 
     warmup: float = 0.0  # epochs, or parts of one, in which the rate grows from 0
@@ -91,6 +92,7 @@ PRESETS: dict[str, TrainingSettings] = {
         weight_decay=5e-4,
         reduction="anchor",
         hidden=0,
+        batch_norm=False,
         patience=30,  # all epochs: what is best may come after the rate has fallen
     ),
 }
