@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
+from scipy.io import savemat
 
 
 def noise(size: tuple[int, int], *, seed: int = 0) -> Image.Image:
@@ -46,4 +47,80 @@ def cub_folder(folder: Path, *, species: int = 3, images_each: int = 4) -> Path:
         # The tables need not list the images in the same order.
         ordered = content if name == "images" else content[::-1]
         (folder / f"{name}.txt").write_text("\n".join(ordered) + "\n")
+    return folder
+
+
+def voc_folder(folder: Path) -> Path:
+    """The devkit of VOC2007 with six images, of which 000004 and 000006 are the test images."""
+    things: dict[str, list[tuple[str, int]]] = {
+        "000001": [("dog", 0), ("person", 0), ("person", 1)],
+        "000002": [("person", 0), ("chair", 1)],
+        "000003": [("car", 0), ("car", 0)],
+        "000004": [("dog", 0)],
+        "000005": [("sofa", 1)],
+        "000006": [("person", 0), ("tvmonitor", 0)],
+    }
+    for image, objects in things.items():
+        save(noise((50, 40), seed=int(image)), folder / "JPEGImages" / f"{image}.jpg")
+        annotation = folder / "Annotations" / f"{image}.xml"
+        annotation.parent.mkdir(exist_ok=True)
+        # A person's parts have names of their own, which are no labels.
+        part = "<part><name>head</name><bndbox/></part>"
+        inside = "".join(
+            f"<object>\n<name>{name}</name><pose>Left</pose><truncated>1</truncated>"
+            f"<difficult>{difficult}</difficult>{part if name == 'person' else ''}</object>"
+            for name, difficult in objects
+        )
+        annotation.write_text(
+            f"<annotation><folder>VOC2007</folder><filename>{image}.jpg</filename>"
+            f"<owner><name>?</name></owner>{inside}</annotation>\n"
+        )
+    lists = {
+        "train": "000003\n000001\n",
+        "val": "000002\n000005\n",
+        "trainval": "000001\n000002\n000003\n000005\n",
+        "test": "000004\r\n000006\r\n\r\n",  # as an editor on Windows leaves it
+        "dog_train": "000001  1\n000003 -1\n",
+        "chair_trainval": "000001 -1\n000002  0\n000003 -1\n000005 -1\n",
+    }
+    (folder / "ImageSets/Main").mkdir(parents=True)
+    for name, text in lists.items():
+        (folder / f"ImageSets/Main/{name}.txt").write_bytes(text.encode())
+    return folder
+
+
+def dogs_folder(folder: Path) -> Path:
+    """The layout of Stanford Dogs: two breeds of three images, cell arrays of column shape."""
+    breeds = ("n02085620-Chihuahua", "n02085782-Japanese_spaniel")
+    lists: dict[str, list[str]] = {"train_list": [], "test_list": []}
+    for breed in breeds:
+        for number in (0, 1, 2):
+            path = f"{breed}/{breed[:9]}_{number}.jpg"
+            save(noise((50, 40), seed=number), folder / "Images" / path)
+            lists["test_list" if number == 1 else "train_list"].append(path)
+    lists["train_list"].reverse()  # the official lists are in no order that means anything
+    for name, paths in lists.items():
+        labels = [[breeds.index(path.partition("/")[0]) + 1] for path in paths]
+        write_cells(folder / f"{name}.mat", {"file_list": paths}, labels=labels)
+    return folder
+
+
+def write_cells(file: Path, cells: dict[str, list[str]], **arrays: object) -> None:
+    """A MATLAB file in which each list of strings is a cell array with one column."""
+    columns = {}
+    for name, strings in cells.items():
+        columns[name] = np.empty((len(strings), 1), dtype=object)
+        columns[name][:, 0] = strings
+    savemat(file, {**columns, **arrays})
+
+
+def sun_folder(folder: Path, counts: dict[str, int]) -> Path:
+    """The layout of SUN397; the images are empty files, because only their names count."""
+    for category, count in counts.items():
+        place = folder / category
+        place.mkdir(parents=True, exist_ok=True)
+        for number in range(count):
+            (place / f"sun_{number:05d}.jpg").touch()
+    names = "".join(f"/{category}\n" for category in sorted(counts))
+    (folder / "ClassName.txt").write_text(names)
     return folder

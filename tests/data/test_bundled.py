@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from orbithash.data import DATASETS
-from orbithash.data.bundled import digits, stratified_parts
+from orbithash.data.bundled import digits
+from orbithash.data.stratified import stratified_parts
 from orbithash.errors import InputError
 
 

@@ -12,7 +12,7 @@ def test_what_comes_with_the_install_is_opened_by_its_name():
     ("source", "message"),
     [
         ("cub200_2011", "write cub200_2011:FOLDER"),
-        ("nowhere/at/all", "neither a folder, nor a .csv, nor an .npz, nor a dataset"),
+        ("nowhere/at/all", "neither a folder, nor a .csv, .parquet or .npz, nor a dataset"),
         ("birds:folder", "cub200_2011:FOLDER"),
         ("none.csv", "there is no table none.csv"),
         ("none.npz", "there is no features file none.npz"),

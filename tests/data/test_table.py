@@ -1,7 +1,13 @@
-import pytest
+import sys
 
-from orbithash.data import image_table, open_source
-from orbithash.errors import InputError
+import numpy as np
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from image_files import class_folder
+from orbithash.data import class_folders, image_table, open_source, write_image_table
+from orbithash.errors import InputError, MissingExtraError
 
 
 def table(folder, text: str):
@@ -58,3 +64,74 @@ def test_a_table_in_another_encoding_is_refused(tmp_path):
     (tmp_path / "images.csv").write_bytes("path,labels\nä.jpg,x\n".encode("latin-1"))
     with pytest.raises(InputError, match="save it as CSV in UTF-8"):
         image_table(tmp_path / "images.csv")
+
+
+def parquet_table(folder, columns: dict[str, list]):
+    parquet.write_table(pyarrow.table(columns), folder / "images.parquet")
+    return folder / "images.parquet"
+
+
+def test_a_parquet_table_is_read_as_the_same_csv_would_be(tmp_path):
+    columns = {
+        "path": ["a.jpg", "sub/b.jpg", "c.jpg"],
+        "labels": ["dog; person", "cat", "dog"],
+        "split": ["train+database", "query", "database"],
+        "notes": [1, None, 3],
+    }
+    pets = open_source(str(parquet_table(tmp_path, columns)))
+    rows = "".join(f"{','.join(map(str, row))}\n" for row in zip(*columns.values(), strict=True))
+    same = image_table(table(tmp_path, "path,labels,split,notes\n" + rows))
+    assert (pets.paths, pets.classes) == (same.paths, same.classes)
+    np.testing.assert_array_equal(pets.labels, same.labels)
+    np.testing.assert_array_equal(pets.split.database, same.split.database)
+
+
+def test_a_parquet_tables_labels_may_be_lists_or_numbers(tmp_path):
+    lists = {"path": ["a.jpg", "b.jpg"], "labels": [["dog", "person"], ["cat"]]}
+    assert image_table(parquet_table(tmp_path, lists)).labels.sum(axis=1).tolist() == [2, 1]
+    numbers = {"path": ["a.jpg", "b.jpg", "c.jpg"], "labels": [7, 3, 7]}
+    pets = image_table(parquet_table(tmp_path, numbers))
+    assert pets.classes == ("3", "7")
+    assert pets.labels.tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"path": ["a.jpg"], "label": ["x"]}, "no column 'labels', only path"),
+        ({"path": ["a.jpg", "b.jpg"], "labels": ["x", None]}, "row 1 .* lacks a path or a label"),
+        ({"path": [], "labels": []}, "has no rows"),
+    ],
+)
+def test_a_parquet_table_that_cannot_be_used_says_why(columns, message, tmp_path):
+    with pytest.raises(InputError, match=message):
+        image_table(parquet_table(tmp_path, columns))
+
+
+def test_a_file_that_is_not_parquet_is_refused(tmp_path):
+    (tmp_path / "images.parquet").write_text("path,labels\na.jpg,x\n")
+    with pytest.raises(InputError, match="save it as Parquet again"):
+        image_table(tmp_path / "images.parquet")
+
+
+def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
+    file = parquet_table(tmp_path, {"path": ["a.jpg"], "labels": ["x"]})
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'orbithash\[parquet\]'"):
+        image_table(file)
+
+
+def test_a_written_table_reads_as_what_was_written(tmp_path):
+    pets = class_folders(class_folder(tmp_path / "pets", {"cat": 5, "dog, big": 5}))
+    write_image_table(pets, tmp_path / "split.csv")
+    again = image_table(tmp_path / "split.csv")
+    assert again.paths == tuple(f"pets/{path}" for path in pets.paths)
+    assert again.classes == pets.classes
+    np.testing.assert_array_equal(again.labels, pets.labels)
+    np.testing.assert_array_equal(again.split.query, pets.split.query)
+
+
+def test_a_class_whose_name_cannot_be_written_is_refused(tmp_path):
+    pets = class_folders(class_folder(tmp_path / "pets", {"a;b": 5, "c": 5}))
+    with pytest.raises(InputError, match="'a;b' has a ;"):
+        write_image_table(pets, tmp_path / "split.csv")

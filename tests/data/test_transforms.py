@@ -1,10 +1,14 @@
+import struct
+import zlib
+from pathlib import Path
+
 import numpy as np
 import pytest
 from PIL import Image
 
 from image_files import noise, save
-from orbithash.data.transforms import read_rgb, read_view
-from orbithash.errors import UnreadableImageError
+from orbithash.data.transforms import INTERPOLATIONS, read_rgb, read_view
+from orbithash.errors import InputError, UnreadableImageError
 
 SIZE = (30, 20)
 RED, GREY, BLUE = (200, 30, 40), (90, 90, 90), (10, 20, 230)
@@ -15,37 +19,79 @@ def colour_of(path) -> np.ndarray:
     return read_view(path, resize=16, crop=12).mean(axis=(0, 1))
 
 
-@pytest.mark.parametrize("name", ["a.jpg", "a.png", "a.webp", "a.tiff", "a.bmp"])
-def test_common_formats_keep_their_colours(name, tmp_path):
-    path = save(Image.new("RGB", SIZE, RED), tmp_path / name)
-    np.testing.assert_allclose(colour_of(path), RED, atol=4)
+@pytest.mark.parametrize("name", ["a.png", "a.webp", "a.tiff", "a.bmp"])
+def test_formats_without_loss_keep_their_colours(name, tmp_path):
+    options = {"lossless": True} if name == "a.webp" else {}
+    path = save(Image.new("RGB", SIZE, RED), tmp_path / name, **options)
+    assert colour_of(path).tolist() == list(RED)
 
 
-def test_grey_images_become_equal_parts_of_red_green_and_blue(tmp_path):
-    path = save(Image.new("L", SIZE, 90), tmp_path / "grey.jpg")
-    np.testing.assert_allclose(colour_of(path), GREY, atol=2)
+@pytest.mark.parametrize("options", [{}, {"progressive": True}, {"subsampling": 0}])
+def test_jpegs_keep_their_colours(options, tmp_path):
+    path = save(Image.new("RGB", SIZE, RED), tmp_path / "a.jpg", **options)
+    np.testing.assert_allclose(colour_of(path), RED, atol=2)
 
 
-def test_grey_of_16_bits_is_scaled_and_not_cut_off(tmp_path):
-    image = Image.fromarray(np.full((20, 30), 90 * 256, dtype=np.uint16))
-    np.testing.assert_allclose(colour_of(save(image, tmp_path / "deep.png")), GREY)
+@pytest.mark.parametrize("name", ["grey.jpg", "grey.png", "grey.tiff"])
+def test_grey_images_become_equal_parts_of_red_green_and_blue(name, tmp_path):
+    path = save(Image.new("L", SIZE, 90), tmp_path / name)
+    assert colour_of(path).tolist() == list(GREY)
 
 
-def test_printing_colours_are_converted(tmp_path):
-    path = save(Image.new("RGB", SIZE, BLUE).convert("CMYK"), tmp_path / "cmyk.jpg")
-    np.testing.assert_allclose(colour_of(path), BLUE, atol=6)
+def test_black_and_white_becomes_0_and_255(tmp_path):
+    assert colour_of(save(Image.new("1", SIZE, 1), tmp_path / "w.png")).tolist() == [255] * 3
+    assert colour_of(save(Image.new("1", SIZE, 0), tmp_path / "b.tiff")).tolist() == [0] * 3
 
 
-def test_palettes_are_looked_up(tmp_path):
-    path = save(Image.new("RGB", SIZE, RED).convert("P", palette=1), tmp_path / "palette.gif")
-    np.testing.assert_allclose(colour_of(path), RED, atol=20)
+@pytest.mark.parametrize("name", ["deep.png", "deep.tiff"])
+@pytest.mark.parametrize("level", [90 * 256, 90 * 257])
+def test_grey_of_16_bits_is_scaled_and_not_cut_off(name, level, tmp_path):
+    image = Image.fromarray(np.full((20, 30), level, dtype=np.uint16))
+    assert colour_of(save(image, tmp_path / name)).tolist() == list(GREY)
+
+
+def test_colours_of_16_bits_are_scaled(tmp_path):
+    path = png_of_16_bits(tmp_path / "deep.png", SIZE, np.array(RED) * 257)
+    assert colour_of(path).tolist() == list(RED)
+
+
+@pytest.mark.parametrize(("name", "atol"), [("cmyk.tiff", 0), ("cmyk.jpg", 2)])
+def test_printing_colours_are_converted(name, atol, tmp_path):
+    ink = (255 - RED[0], 255 - RED[1], 255 - RED[2], 0)  # cyan, magenta, yellow, no black
+    path = save(Image.new("CMYK", SIZE, ink), tmp_path / name)
+    np.testing.assert_allclose(colour_of(path), RED, atol=atol)
+
+
+@pytest.mark.parametrize("name", ["palette.gif", "palette.png", "palette.tiff"])
+def test_palettes_are_looked_up(name, tmp_path):
+    image = Image.new("P", SIZE, 1)
+    image.putpalette([0, 0, 0, *RED])
+    assert colour_of(save(image, tmp_path / name)).tolist() == list(RED)
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "PA"])
 def test_what_is_transparent_is_white(mode, tmp_path):
     image = Image.new("RGBA", SIZE, (0, 0, 0, 0)).convert(mode)
     name = "clear.tiff" if mode == "PA" else "clear.png"
-    np.testing.assert_allclose(colour_of(save(image, tmp_path / name)), (255, 255, 255))
+    assert colour_of(save(image, tmp_path / name)).tolist() == [255] * 3
+
+
+def test_a_palettes_transparent_colour_is_white(tmp_path):
+    image = Image.new("P", SIZE, 1)
+    image.putpalette([0, 0, 0, *RED])
+    for name in ("clear.gif", "clear.png"):
+        assert colour_of(save(image, tmp_path / name, transparency=1)).tolist() == [255] * 3
+
+
+def test_what_is_half_transparent_is_mixed_with_white(tmp_path):
+    path = save(Image.new("RGBA", SIZE, (0, 100, 200, 51)), tmp_path / "half.webp", lossless=True)
+    np.testing.assert_allclose(colour_of(path), (204, 224, 244), atol=1)
+
+
+def test_floating_point_images_are_refused_because_their_white_is_unknown(tmp_path):
+    path = save(Image.new("F", SIZE, 0.5), tmp_path / "float.tiff")
+    with pytest.raises(UnreadableImageError, match="floating-point"):
+        colour_of(path)
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -66,14 +112,70 @@ def test_images_are_turned_as_their_exif_data_say(orientation, tmp_path):
 def test_the_view_is_the_middle_of_the_image_warped_to_a_square(tmp_path):
     image = noise((64, 32))
     path = save(image, tmp_path / "wide.png")
-    whole = np.asarray(image.resize((16, 16), Image.Resampling.BILINEAR))
-    np.testing.assert_array_equal(read_view(path, resize=16, crop=12), whole[2:14, 2:14])
+    whole = np.asarray(image.resize((16, 16), Image.Resampling.BILINEAR)).astype(int)
+    seen = read_view(path, resize=16, crop=12)
+    np.testing.assert_allclose(seen, whole[2:14, 2:14], atol=1)
+
+
+@pytest.mark.parametrize(("size", "resized"), [((64, 32), (32, 16)), ((33, 66), (16, 32))])
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+def test_a_view_may_keep_the_shape_and_then_sees_the_middle_square(
+    size, resized, interpolation, tmp_path
+):
+    image = noise(size)
+    path = save(image, tmp_path / "a.png")
+    whole = np.asarray(image.resize(resized, INTERPOLATIONS[interpolation])).astype(int)
+    left, top = (resized[0] - 12) // 2, (resized[1] - 12) // 2
+    seen = read_view(path, resize=16, crop=12, keep_shape=True, interpolation=interpolation)
+    np.testing.assert_allclose(seen, whole[top : top + 12, left : left + 12], atol=1)
+
+
+def test_a_view_larger_than_the_resized_image_is_refused(tmp_path):
+    with pytest.raises(InputError, match="cannot cut 20 pixels out of 16"):
+        read_view(save(noise((9, 9)), tmp_path / "a.png"), resize=16, crop=20)
 
 
 def test_large_jpegs_are_decoded_small_but_never_below_the_size_asked_for(tmp_path):
     path = save(noise((1600, 1200)), tmp_path / "large.jpg")
     assert read_rgb(path, at_least=256).size == (400, 300)
     assert read_rgb(path, at_least=1000).size == (1600, 1200)
+
+
+@pytest.mark.parametrize("suffix", ["png", "webp", "tiff"])
+def test_other_formats_than_jpeg_are_turned_too(suffix, tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    stored = Image.new("RGB", (40, 20), "black")
+    stored.paste((255, 255, 255), (0, 0, 10, 20))  # the left edge, which is the upright one's top
+    path = save(stored, tmp_path / f"turned.{suffix}", exif=exif, quality=100)
+    seen = np.asarray(read_rgb(path, at_least=40))
+    assert seen.shape == (40, 20, 3)
+    assert seen[2, 10].min() > 250
+    assert seen[37, 10].max() < 5
+
+
+@pytest.mark.filterwarnings("ignore:Corrupt EXIF data")  # as Pillow tells whoever reads it
+def test_damaged_exif_data_are_no_reason_to_do_without_the_image(tmp_path):
+    for number, exif in enumerate(
+        (b"Exif\0\0XX*", b"Exif\0\0II*\0\x08\0\0\0\xff\xff" + 40 * b"\xee")
+    ):
+        path = save(Image.new("RGB", SIZE, RED), tmp_path / f"{number}.jpg", exif=exif)
+        np.testing.assert_allclose(colour_of(path), RED, atol=2)
+
+
+def test_small_files_that_claim_to_be_huge_images_are_refused(tmp_path):
+    for side, reason in ((9_000, "9000 × 9000 pixels are more than"), (100_000, "exceeds limit")):
+        path = png_of_16_bits(tmp_path / "bomb.png", (side, side), np.zeros(3), n_rows=1)
+        assert path.stat().st_size < 10_000
+        with pytest.raises(UnreadableImageError, match=reason):
+            colour_of(path)
+
+
+def test_very_long_images_are_read_without_growing(tmp_path):
+    path = save(Image.new("RGB", (60_000, 2), RED), tmp_path / "line.png")
+    seen = read_view(path, resize=256, crop=224, keep_shape=True)
+    assert seen.shape == (224, 224, 3)
+    assert seen.mean(axis=(0, 1)).tolist() == list(RED)
 
 
 def test_files_that_are_no_images_are_refused_with_the_reason(tmp_path):
@@ -108,3 +210,19 @@ def turned(upright: Image.Image, orientation: int) -> Image.Image:
         8: turn.ROTATE_270,
     }
     return upright.transpose(undo[orientation]) if orientation in undo else upright
+
+
+def png_of_16_bits(
+    path: Path, size: tuple[int, int], colour: np.ndarray, *, n_rows: int | None = None
+) -> Path:
+    """A PNG of one colour with 16 bits per channel, which Pillow reads but does not write."""
+    width, height = size
+    row = b"\0" + np.tile(colour.astype(">u2"), width).tobytes()
+    header = struct.pack(">IIBBBBB", width, height, 16, 2, 0, 0, 0)
+    pixels = zlib.compress(row * (height if n_rows is None else n_rows))
+    content = b"\x89PNG\r\n\x1a\n"
+    for name, data in ((b"IHDR", header), (b"IDAT", pixels), (b"IEND", b"")):
+        content += struct.pack(">I", len(data)) + name + data
+        content += struct.pack(">I", zlib.crc32(name + data))
+    path.write_bytes(content)
+    return path

@@ -10,7 +10,7 @@ from rich.table import Table
 
 def list_registries() -> None:
     """List the methods, backbones, datasets and search engines, each with one line about it."""
-    from orbithash.data import DATASETS  # --help must not wait for torch
+    from orbithash.data import DATASETS, HOMES  # --help must not wait for torch
     from orbithash.hashers import HASHERS
     from orbithash.index import ENGINES
     from orbithash.losses import LOSSES
@@ -26,6 +26,7 @@ def list_registries() -> None:
     console = Console()
     for title, registry in registries.items():
         console.print(as_table(title, registry))
+    console.print(homes_table(HOMES))
 
 
 def as_table(title: str, registry: Mapping[str, object]) -> Table:
@@ -34,6 +35,20 @@ def as_table(title: str, registry: Mapping[str, object]) -> Table:
     table.add_column("what it is")
     for name, entry in registry.items():
         table.add_row(name, first_line(entry))
+    return table
+
+
+def homes_table(homes: Mapping[str, str]) -> Table:
+    table = Table(
+        title="Where the benchmarks are got from, to be given as NAME:FOLDER",
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE,
+    )
+    table.add_column("name", style="cyan", no_wrap=True)
+    table.add_column("page of its authors", no_wrap=True)
+    for name, home in homes.items():
+        table.add_row(name, home)
     return table
 
 

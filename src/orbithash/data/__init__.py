@@ -15,15 +15,20 @@ from orbithash.data.features import (
 )
 from orbithash.data.folder import class_folders
 from orbithash.data.image_files import ImageFiles
+from orbithash.data.published import HOMES
 from orbithash.data.sampling import ClassBalancedBatches, ShuffledBatches, batches_by_labels
-from orbithash.data.table import image_table
+from orbithash.data.stanford_dogs import stanford_dogs
+from orbithash.data.sun397 import sun397
+from orbithash.data.table import image_table, write_image_table
 from orbithash.data.trainable import check_trainable
 from orbithash.data.validation import hold_out
+from orbithash.data.voc2007 import voc2007
 from orbithash.errors import InputError
 
 __all__ = [
     "BENCHMARKS",
     "DATASETS",
+    "HOMES",
     "ClassBalancedBatches",
     "ImageFiles",
     "LabelledFeatures",
@@ -40,18 +45,25 @@ __all__ = [
     "read_features",
     "read_vectors",
     "write_features",
+    "write_image_table",
 ]
 
 # Read from the folder that its authors publish, written `name:folder`.
-BENCHMARKS: dict[str, Callable[[Path], ImageFiles]] = {"cub200_2011": cub200_2011}
+BENCHMARKS: dict[str, Callable[[Path], ImageFiles]] = {
+    "cub200_2011": cub200_2011,
+    "stanford_dogs": stanford_dogs,
+    "sun397": sun397,
+    "voc2007": voc2007,
+}
 
 DATASETS: dict[str, Callable[..., ImageFiles | LabelledImages]] = {"digits": digits, **BENCHMARKS}
 
 
 def open_source(source: str) -> ImageFiles | LabelledFeatures | LabelledImages:
-    """What a user names: a folder of class folders, a `.csv`, an `.npz`, or a dataset.
+    """What a user names: a folder of class folders, a table, features, or a dataset.
 
-    A benchmark is written `name:folder`, and what comes with the install by its name alone.
+    A table ends in `.csv` or `.parquet` and features in `.npz`. A benchmark is written
+    `name:folder`, and what comes with the install by its name alone.
     """
     name, colon, folder = source.partition(":")
     if colon and name in BENCHMARKS:
@@ -59,7 +71,7 @@ def open_source(source: str) -> ImageFiles | LabelledFeatures | LabelledImages:
     path = Path(source)
     if path.suffix.lower() == ".npz":
         return read_features(path)
-    if path.suffix.lower() == ".csv":
+    if path.suffix.lower() in (".csv", ".parquet"):
         return image_table(path)
     if path.is_dir():
         return class_folders(path)
@@ -68,6 +80,6 @@ def open_source(source: str) -> ImageFiles | LabelledFeatures | LabelledImages:
     if source in DATASETS:
         return DATASETS[source]()
     raise InputError(
-        f"{source!r} is neither a folder, nor a .csv, nor an .npz, nor a dataset "
+        f"{source!r} is neither a folder, nor a .csv, .parquet or .npz, nor a dataset "
         f"({', '.join(name if name not in BENCHMARKS else f'{name}:FOLDER' for name in DATASETS)})"
     )

@@ -10,7 +10,10 @@ import numpy as np
 
 from orbithash.data.base import Split
 from orbithash.data.image_files import ImageFiles
+from orbithash.data.published import HOMES, read_lines, require_files
 from orbithash.errors import InputError
+
+ADVICE = f"give the folder that CUB_200_2011.tgz from {HOMES['cub200_2011']} unpacks to"
 
 
 def cub200_2011(folder: Path) -> ImageFiles:
@@ -21,7 +24,8 @@ def cub200_2011(folder: Path) -> ImageFiles:
     names = read_table(folder / "images.txt")
     labels = read_numbers(folder / "image_class_labels.txt", ids=names)
     in_training = read_numbers(folder / "train_test_split.txt", ids=names)
-    check_images(folder, list(names.values()))
+    paths = tuple(f"images/{path}" for path in names.values())
+    require_files(folder, paths, what="images", advice=ADVICE)
 
     # Classes are numbered from 1, and the images of a class lie in the folder of its name.
     class_names = {
@@ -31,7 +35,7 @@ def cub200_2011(folder: Path) -> ImageFiles:
     train = np.flatnonzero(np.array(in_training) == 1)
     return ImageFiles(
         root=folder,
-        paths=tuple(f"images/{path}" for path in names.values()),
+        paths=paths,
         labels=np.searchsorted(numbers, labels),
         classes=tuple(class_names[number] for number in numbers),
         split=Split(train=train, query=np.flatnonzero(np.array(in_training) == 0), database=train),
@@ -40,17 +44,15 @@ def cub200_2011(folder: Path) -> ImageFiles:
 
 def read_table(file: Path) -> dict[str, str]:
     """Lines of an image's id and one value, by id, in the order of the file."""
-    if not file.is_file():
-        raise InputError(f"{file} is missing; give the folder that CUB_200_2011.tgz unpacks to")
     table = {}
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(read_lines(file, advice=ADVICE), start=1):
         fields = line.split(maxsplit=1)
         if len(fields) != 2 or fields[0] in table:
             raise InputError(
                 f"line {number} of {file} is {line!r}; it must be an id that occurs once, a space "
                 "and a value: get the file again"
             )
-        table[fields[0]] = fields[1].strip()
+        table[fields[0]] = fields[1]
     return table
 
 
@@ -67,12 +69,3 @@ def read_numbers(file: Path, *, ids: dict[str, str]) -> list[int]:
         return [int(table[image]) for image in ids]
     except ValueError as error:
         raise InputError(f"{file}: {error}; get the file again") from None
-
-
-def check_images(folder: Path, paths: list[str]) -> None:
-    missing = [path for path in paths if not (folder / "images" / path).is_file()]
-    if missing:
-        raise InputError(
-            f"{folder / 'images' / missing[0]} is missing, one of {len(missing)} missing images of "
-            f"{len(paths)}; unpack CUB_200_2011.tgz again"
-        )

@@ -1,6 +1,8 @@
-"""A table of images: a `.csv` with the columns path, labels and, if wanted, split."""
+"""A table of images: `.csv` or `.parquet`, with the columns path, labels and, if wanted, split."""
 
 import csv
+import io
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +12,12 @@ from jaxtyping import Bool, Int64
 from orbithash.data.base import Split
 from orbithash.data.default_split import default_split
 from orbithash.data.image_files import ImageFiles
+from orbithash.data.parquet import read_parquet_rows
+from orbithash.data.whole_file import whole_file
 from orbithash.errors import InputError
 
 PARTS = ("train", "query", "database")
+COLUMNS = ("path", "labels", "split")
 
 
 def image_table(file: Path, *, seed: int = 0) -> ImageFiles:
@@ -23,17 +28,17 @@ def image_table(file: Path, *, seed: int = 0) -> ImageFiles:
     `default_split` makes one. Classes are the labels in alphabetical order.
     """
     paths, labels, parts = [], [], []
-    for number, row in read_rows(file):
+    for place, row in read_rows(file):
         paths.append(row["path"])
         names = {name.strip() for name in row["labels"].split(";")} - {""}
         if not row["path"] or not names:
-            raise InputError(f"line {number} of {file} lacks a path or a label; give both")
+            raise InputError(f"{place} of {file} lacks a path or a label; give both")
         labels.append(names)
         if "split" in row:
             parts.append({part.strip() for part in row["split"].split("+")} - {""})
             if unknown := sorted(parts[-1] - set(PARTS)):
                 raise InputError(
-                    f"line {number} of {file} has the split {row['split']!r} with {unknown[0]!r}; "
+                    f"{place} of {file} has the split {row['split']!r} with {unknown[0]!r}; "
                     "join train, query and database by +"
                 )
     if not paths:
@@ -51,25 +56,56 @@ def image_table(file: Path, *, seed: int = 0) -> ImageFiles:
     )
 
 
-def read_rows(file: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    """Every row with the number of its line."""
+def write_image_table(images: ImageFiles, file: Path) -> None:
+    """Write which images there are, with labels and split, as a `.csv` that `image_table` reads.
+
+    Paths are written relative to the table, so that the two may move together. A split that was
+    drawn at random is thereby kept beside what was made with it.
+    """
+    if divided := [name for name in images.classes if ";" in name]:
+        raise InputError(f"the class {divided[0]!r} has a ;, which separates labels; rename it")
+    root = Path(os.path.relpath(images.root, file.parent))
+    text = io.StringIO(newline="")
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(COLUMNS)
+    parts = {name: set(getattr(images.split, name).tolist()) for name in PARTS}
+    for row, path in enumerate(images.paths):
+        labels = images.labels[row]
+        numbers = np.flatnonzero(labels) if images.labels.ndim == 2 else [int(labels)]
+        names = [images.classes[number] for number in numbers]
+        split = "+".join(part for part, rows in parts.items() if row in rows)
+        table.writerow([(root / path).as_posix(), ";".join(names), split])
+    with whole_file(file) as opened:
+        opened.write(text.getvalue().encode())
+
+
+def read_rows(file: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """Every row with its place in the file, as an error would name it."""
     if not file.is_file():
         raise InputError(f"there is no table {file}; check the path")
+    if file.suffix.lower() == ".parquet":
+        for number, row in enumerate(read_parquet_rows(file, COLUMNS)):
+            check_columns(file, list(row))
+            yield f"row {number}", row
+        return
     try:
         # Spreadsheets open their tables with a byte order mark.
         with file.open(newline="", encoding="utf-8-sig") as lines:
             reader = csv.DictReader(lines, restval="")
-            columns = reader.fieldnames or []
-            for column in ("path", "labels"):
-                if column not in columns:
-                    raise InputError(
-                        f"{file} has no column {column!r}, only {', '.join(columns) or 'none'}; "
-                        "its first line must name the columns path, labels and, if wanted, split"
-                    )
+            check_columns(file, list(reader.fieldnames or []))
             for row in reader:
-                yield reader.line_num, row
+                yield f"line {reader.line_num}", row
     except (csv.Error, UnicodeDecodeError) as error:
         raise InputError(f"cannot read {file}: {error}; save it as CSV in UTF-8") from None
+
+
+def check_columns(file: Path, columns: list[str]) -> None:
+    for column in ("path", "labels"):
+        if column not in columns:
+            raise InputError(
+                f"{file} has no column {column!r}, only {', '.join(columns) or 'none'}; "
+                "it must have the columns path, labels and, if wanted, split"
+            )
 
 
 def numbered(

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from orbithash.errors import UnreadableImageError
+from orbithash.errors import InputError, UnreadableImageError
 
 INTERPOLATIONS = {
     "nearest": Image.Resampling.NEAREST,
@@ -14,6 +14,8 @@ INTERPOLATIONS = {
     "bicubic": Image.Resampling.BICUBIC,
     "lanczos": Image.Resampling.LANCZOS,
 }
+
+MAX_PIXELS = 80_000_000  # about 240 MB when decoded; a small file can claim far more
 
 
 def read_view(
@@ -24,18 +26,14 @@ def read_view(
     keep_shape: bool = False,
     interpolation: str = "bilinear",
 ) -> UInt8[np.ndarray, "{crop} {crop} 3"]:
-    """An image as it is encoded: resized, and the middle `crop` pixels cut out.
-
-    It is warped to a square of `resize` pixels, or with `keep_shape` its short side becomes so
-    long.
-    """
+    """An image file as it is encoded; see `view_of`."""
     image = read_rgb(path, at_least=resize)
-    return fixed_view(
+    return view_of(
         image, resize=resize, crop=crop, keep_shape=keep_shape, interpolation=interpolation
     )
 
 
-def fixed_view(
+def view_of(
     image: Image.Image,
     *,
     resize: int,
@@ -43,11 +41,19 @@ def fixed_view(
     keep_shape: bool = False,
     interpolation: str = "bilinear",
 ) -> UInt8[np.ndarray, "{crop} {crop} 3"]:
-    """What `read_view` gives of an RGB image that is in memory already."""
-    size = shrunk(image.size, resize) if keep_shape else (resize, resize)
-    image = image.resize(size, INTERPOLATIONS[interpolation])
-    left, top = (size[0] - crop) // 2, (size[1] - crop) // 2
-    return np.asarray(image)[top : top + crop, left : left + crop]
+    """The middle square of `crop` pixels of an image in RGB that is resized first.
+
+    It is warped to a square of `resize` pixels, or with `keep_shape` its short side becomes so
+    long.
+    """
+    if crop > resize:
+        raise InputError(f"cannot cut {crop} pixels out of {resize}; resize to as many or more")
+    width, height = shrunk(image.size, resize) if keep_shape else (resize, resize)
+    left, top = (width - crop) // 2, (height - crop) // 2
+    # Only what will be seen is resized, which saves a fifth of the time.
+    across, down = image.width / width, image.height / height
+    box = (left * across, top * down, (left + crop) * across, (top + crop) * down)
+    return np.asarray(image.resize((crop, crop), INTERPOLATIONS[interpolation], box=box))
 
 
 def shrunk(size: tuple[int, int], short_side: int) -> tuple[int, int]:
@@ -69,13 +75,31 @@ def read_rgb(path: Path, *, at_least: int) -> Image.Image:
     """
     try:
         with Image.open(path) as image:
+            if image.width * image.height > MAX_PIXELS:
+                raise UnreadableImageError(
+                    path, f"{image.width} × {image.height} pixels are more than {MAX_PIXELS:,}"
+                )
             image.draft(None, (at_least, at_least))
-            return to_rgb(ImageOps.exif_transpose(image))
+            image.load()
+            turn_upright(image)
+            return to_rgb(image)
+    except UnreadableImageError:
+        raise
     except Exception as error:  # a damaged file makes decoders fail in every way there is
         raise UnreadableImageError(path, describe(error)) from error
 
 
+def turn_upright(image: Image.Image) -> None:
+    try:
+        ImageOps.exif_transpose(image, in_place=True)
+    except Exception:  # damaged EXIF data are no reason to do without the image
+        return
+
+
 def to_rgb(image: Image.Image) -> Image.Image:
+    """An image of any mode in RGB: 16 bits are scaled to 8, and transparent parts are white."""
+    if image.mode == "F":
+        raise ValueError("its pixels are floating-point numbers, of which nobody knows the white")
     if image.mode.startswith("I"):
         # Grey of 16 bits, which Pillow would cut off at 255 instead of scaling it.
         grey = np.asarray(image).clip(0, 65535) // 256

@@ -21,7 +21,7 @@ def fingerprint(images: ImageFiles, backbone: PhotoBackbone) -> str:
     """
     return json.dumps(
         {
-            "backbone": type(backbone).__name__,
+            "backbone": {"type": type(backbone).__name__, **backbone.arguments},
             "weights": digest_of_weights(backbone),
             "view": asdict(backbone.view),
             "images": digest_of_images(images),

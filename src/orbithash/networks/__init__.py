@@ -3,37 +3,63 @@
 from pathlib import Path
 
 from orbithash.errors import InputError
-from orbithash.networks.backbones import PhotoBackbone, View, load_weights
+from orbithash.networks.backbones import PhotoBackbone, View, fill, load_weights
+from orbithash.networks.efficientnet_lite0 import EfficientNetLite0
 from orbithash.networks.feature_head import FeatureHead
 from orbithash.networks.googlenet import GoogLeNet
 from orbithash.networks.hashing_network import Backbone, HashingNetwork, embed
 from orbithash.networks.small_cnn import SmallCNN
+from orbithash.networks.transformers_model import TransformersModel, load_transformers_model
 
 __all__ = [
     "BACKBONES",
     "Backbone",
+    "EfficientNetLite0",
     "FeatureHead",
     "GoogLeNet",
     "HashingNetwork",
     "PhotoBackbone",
     "SmallCNN",
+    "TransformersModel",
     "View",
     "embed",
     "load_photo_backbone",
     "load_weights",
 ]
 
-BACKBONES = {"small-cnn": SmallCNN, "googlenet": GoogLeNet}
+BACKBONES: dict[str, type[PhotoBackbone]] = {
+    "small-cnn": SmallCNN,
+    "googlenet": GoogLeNet,
+    "efficientnet-lite0": EfficientNetLite0,
+    "transformers": TransformersModel,
+}
 
 
-def load_photo_backbone(name: str, weights: Path | None) -> PhotoBackbone:
-    """The backbone of that name with the weights of a file."""
-    if name not in BACKBONES:
+def load_photo_backbone(
+    name: str, weights: Path | None = None, *, to_train: bool = False
+) -> PhotoBackbone:
+    """The backbone of that name with the weights of a file, or with those that it brings.
+
+    One that is only `to_train` may begin from scratch, if that is what it is made for.
+    """
+    kind, _, model = name.partition(":")
+    if kind not in BACKBONES or (model and kind != "transformers"):
         raise InputError(f"there is no backbone {name!r}; choose from {', '.join(BACKBONES)}")
-    backbone = BACKBONES[name]()
-    if not isinstance(backbone, PhotoBackbone):
-        raise InputError(f"{name} reads no photographs and has no weights; choose another backbone")
-    if weights is None:
+    if kind == "transformers":
+        return load_named_model(model, weights)
+    backbone = SmallCNN(channels=3) if kind == "small-cnn" else BACKBONES[kind]()
+    if weights is not None:
+        load_weights(backbone, weights)
+    elif (installed := backbone.installed_weights()) is not None:
+        fill(backbone, installed, origin=backbone.weights_source)
+    elif not (to_train and backbone.from_scratch):
         raise InputError(f"{name} needs its weights, {backbone.weights_source}; give --weights")
-    load_weights(backbone, weights)
     return backbone
+
+
+def load_named_model(model: str, weights: Path | None) -> TransformersModel:
+    if not model:
+        raise InputError("transformers has many models; write transformers:NAME or a folder for it")
+    if weights is not None:
+        raise InputError("a model of transformers brings its weights; leave --weights out")
+    return load_transformers_model(model)

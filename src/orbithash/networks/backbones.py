@@ -1,12 +1,14 @@
 """What every backbone for photographs carries, and how its weights are read."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import nn
+from torch import Tensor, nn
 
 from orbithash.errors import InputError
 
@@ -36,6 +38,16 @@ class PhotoBackbone(nn.Module):
     view: View
     weights_source: str  # where the weights come from, for whoever has none
     unused_weights: frozenset[str] = frozenset()  # what their file may hold beyond the backbone
+    from_scratch: bool = False  # whether it is worth training without any weights to begin with
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What makes this network again, without its weights: the class's arguments, for JSON."""
+        return {}
+
+    def installed_weights(self) -> dict[str, Tensor] | None:
+        """The weights that an installed package brings; None where a file must be given."""
+        return None
 
 
 def load_weights(backbone: PhotoBackbone, file: Path) -> None:
@@ -48,24 +60,29 @@ def load_weights(backbone: PhotoBackbone, file: Path) -> None:
         raise InputError(
             f"cannot read weights from {file}: {error}; give a safetensors file"
         ) from None
+    fill(backbone, given, origin=str(file))
+
+
+def fill(backbone: PhotoBackbone, given: Mapping[str, Tensor], *, origin: str) -> None:
+    """Take these weights, or say what is wrong with them."""
     wanted = backbone.state_dict()
     name = type(backbone).__name__
     if missing := sorted(wanted.keys() - given.keys()):
         raise InputError(
-            f"{file} lacks {len(missing)} of the {len(wanted)} weights of {name}, first of all "
+            f"{origin} lacks {len(missing)} of the {len(wanted)} weights of {name}, first of all "
             f"{missing[0]!r}; give the file that belongs to this backbone"
         )
     if foreign := sorted(given.keys() - wanted.keys() - backbone.unused_weights):
         raise InputError(
-            f"{file} holds {foreign[0]!r}, which {name} has not; "
+            f"{origin} holds {foreign[0]!r}, which {name} has not; "
             "give the file that belongs to this backbone"
         )
     for key, weight in wanted.items():
         if given[key].shape != weight.shape:
             raise InputError(
-                f"{key!r} in {file} has the shape {tuple(given[key].shape)}, but {name} needs "
+                f"{key!r} in {origin} has the shape {tuple(given[key].shape)}, but {name} needs "
                 f"{tuple(weight.shape)}; give the file that belongs to this backbone"
             )
         if not torch.isfinite(given[key]).all():
-            raise InputError(f"{key!r} in {file} is not finite; get the file again")
+            raise InputError(f"{key!r} in {origin} is not finite; get the file again")
     backbone.load_state_dict({key: given[key] for key in wanted})

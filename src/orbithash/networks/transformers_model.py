@@ -1,0 +1,155 @@
+"""Any image model of the `transformers` library as a backbone, by its name or local folder."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from orbithash.errors import InputError, MissingExtraError
+from orbithash.networks.backbones import PhotoBackbone, View
+
+INTERPOLATIONS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # Pillow's numbers
+
+
+class TransformersModel(PhotoBackbone):
+    """Any image model of `transformers`, written transformers:NAME or transformers:FOLDER.
+
+    The view and the normalisation are those of the model's own image processor. The features are
+    what the model pools, or the mean over all places where it does not pool.
+    """
+
+    weights_source = "which the model brings itself"
+    mean: Tensor
+    std: Tensor
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        view: Mapping[str, Any],
+        mean: Sequence[float],
+        std: Sequence[float],
+        first_token: bool = False,
+    ) -> None:
+        """A model of this configuration, not trained; `load_transformers_model` gives a real one.
+
+        Args:
+            mean, std: Of red, green and blue, for values 0 … 255.
+            first_token: Whether the features are the first token, as the model gives it.
+        """
+        super().__init__()
+        library = transformers_library()
+        self.config, self.view, self.first_token = dict(config), View(**view), first_token
+        self.register_buffer("mean", torch.tensor(mean).reshape(3, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(std).reshape(3, 1, 1), persistent=False)
+        self.model = library.AutoModel.from_config(library.AutoConfig.for_model(**config))
+        self.n_features = self._count_features()
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        return {
+            "config": self.config,
+            "view": asdict(self.view),
+            "mean": self.mean.flatten().tolist(),
+            "std": self.std.flatten().tolist(),
+            "first_token": self.first_token,
+        }
+
+    def forward(self, images: Float[Tensor, "n 3 height width"]) -> Float[Tensor, "n features"]:
+        output = self.model(pixel_values=(images - self.mean) / self.std)
+        places: Tensor = output.last_hidden_state
+        pooled: Tensor | None = getattr(output, "pooler_output", None)
+        if self.first_token:
+            return places[:, 0]
+        if pooled is not None:
+            return pooled.flatten(1)
+        # Rows and columns of places, or a list of them.
+        return places.mean(dim=(2, 3)) if places.ndim == 4 else places.mean(dim=1)
+
+    @torch.inference_mode()
+    def _count_features(self) -> int:
+        was_training = self.training
+        features = self.eval()(torch.zeros(1, 3, self.view.crop, self.view.crop))
+        self.train(was_training)
+        return int(features.shape[1])
+
+
+def load_transformers_model(name: str) -> TransformersModel:
+    """The model with its trained weights; by name it is downloaded once, as transformers does."""
+    library = transformers_library()
+    try:
+        config = library.AutoConfig.from_pretrained(name)
+        # Of a model for images and text, the half that sees.
+        config = getattr(config, "vision_config", config)
+        processor = library.AutoImageProcessor.from_pretrained(name).to_dict()
+        model, loading = library.AutoModel.from_pretrained(
+            name, config=config, output_loading_info=True
+        )
+    except (OSError, ValueError, KeyError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(
+            f"cannot load {name!r} with transformers ({reason}); give the name of an image model, "
+            "or a folder with its config.json, preprocessor_config.json and weights"
+        ) from None
+    missing = sorted(loading["missing_keys"])
+    if untrained := [key for key in missing if not key.startswith("pooler.")]:
+        raise InputError(
+            f"{name} lacks {len(untrained)} of its weights, first of all {untrained[0]!r}; "
+            "give an image model whose weights are whole"
+        )
+    mean, std = normalisation(processor)
+    backbone = TransformersModel(
+        json.loads(config.to_json_string(use_diff=False)),
+        asdict(view_of_processor(processor)),
+        mean,
+        std,
+        # Classifiers are published without the pooler, which reads the first token: it would be
+        # random here.
+        first_token=bool(missing),
+    )
+    backbone.model.load_state_dict(model.state_dict())
+    return backbone.eval()
+
+
+def view_of_processor(processor: Mapping[str, Any]) -> View:
+    """What an image processor shows its model, as far as a view can say it."""
+    size, crop_size = processor.get("size") or {}, processor.get("crop_size") or {}
+    interpolation = INTERPOLATIONS.get(int(processor.get("resample", 2)))
+    if processor.get("crop_pct") and size.get("shortest_edge"):
+        # As ConvNeXt was trained: from 384 pixels on warped, below cut out of a larger image.
+        crop = int(size["shortest_edge"])
+        keep_shape = crop < 384
+        resize = int(crop / processor["crop_pct"]) if keep_shape else crop
+    else:
+        keep_shape = "shortest_edge" in size
+        resize = int(size["shortest_edge"] if keep_shape else size.get("height", 0))
+        cropped = processor.get("do_center_crop") and crop_size
+        crop = int(crop_size["height"]) if cropped else resize
+    square = size.get("height") == size.get("width")
+    square = square and crop_size.get("height") == crop_size.get("width")
+    if not processor.get("do_resize") or not square or interpolation is None or crop < 1:
+        raise InputError(
+            f"the model's image processor ({processor.get('image_processor_type')}) does not make "
+            "squares of one size; choose a model that classifies or describes whole images"
+        )
+    return View(max(resize, crop), crop, keep_shape, interpolation)
+
+
+def normalisation(processor: Mapping[str, Any]) -> tuple[list[float], list[float]]:
+    """Mean and deviation of red, green and blue, as they apply to values 0 … 255."""
+    white = 1 / float(processor["rescale_factor"]) if processor.get("do_rescale") else 1.0
+    if not processor.get("do_normalize"):
+        return [0.0] * 3, [white] * 3
+    mean, std = processor["image_mean"], processor["image_std"]
+    return [white * float(value) for value in mean], [white * float(value) for value in std]
+
+
+def transformers_library() -> Any:
+    try:
+        import transformers
+    except ImportError:
+        raise MissingExtraError("transformers") from None
+    return transformers
