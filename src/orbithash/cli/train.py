@@ -210,7 +210,7 @@ def fine_tune(
 ) -> "Trained[Any]":
     from orbithash.evaluation import mean_average_precision
     from orbithash.networks import load_photo_backbone
-    from orbithash.training import train_on_images
+    from orbithash.training import seeded, train_on_images
 
     if backbone is None:
         raise InputError(
@@ -219,7 +219,8 @@ def fine_tune(
             "--weights FILE --out FEATURES.npz"
         )
     images = image_files(source)
-    network = load_photo_backbone(backbone, weights)
+    with seeded(options["seed"]):  # what begins from scratch
+        network = load_photo_backbone(backbone, weights, to_train=True)
     return train_on_images(images, network, *arguments, score=mean_average_precision, **options)
 
 

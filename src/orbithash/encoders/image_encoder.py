@@ -52,7 +52,7 @@ class ImageEncoder:
         """The embeddings in [0, 1] whose bits are the codes."""
         if isinstance(images, str | Path | Image.Image):
             raise InputError(f"got one {type(images).__name__}; give a list of images")
-        views = (shown_of(image, asdict(self.view)) for image in images)
+        views = (seen_of(image, asdict(self.view)) for image in images)
         parts = [self._embed(batch) for batch in batches(views, 32)]
         return np.concatenate(parts) if parts else np.empty((0, self.n_bits), np.float32)
 
@@ -105,7 +105,7 @@ class ImageEncoder:
             self.network.train(was_training)
 
 
-def shown_of(image: Any, view: dict[str, Any]) -> Pixels:
+def seen_of(image: Any, view: dict[str, Any]) -> Pixels:
     """What the network is shown of an image, however it is given."""
     if isinstance(image, str | Path):
         return read_view(Path(image), **view)
@@ -118,7 +118,10 @@ def shown_of(image: Any, view: dict[str, Any]) -> Pixels:
         image = Image.fromarray(image)
     if not isinstance(image, Image.Image):
         raise InputError(f"got a {type(image).__name__}; give a path, a PIL image or an array")
-    return view_of(to_rgb(image), **view)
+    try:
+        return view_of(to_rgb(image), **view)
+    except ValueError as error:
+        raise InputError(f"got an image that cannot be encoded: {error}") from None
 
 
 def batches(items: Iterator[Any], size: int) -> Iterator[list[Any]]:

@@ -16,7 +16,7 @@ from orbithash.encoders.fitted import put_together, take_apart
 from orbithash.encoders.image_encoder import ImageEncoder
 from orbithash.errors import InputError
 from orbithash.hashers import Hasher
-from orbithash.networks import BACKBONES, FeatureHead, HashingNetwork
+from orbithash.networks import BACKBONES, FeatureHead, HashingNetwork, PhotoBackbone
 
 HEADER = "orbithash"
 
@@ -28,7 +28,14 @@ def write_encoder(encoder: FeatureEncoder | ImageEncoder, file: Path) -> None:
     description: Any
     if isinstance(model, HashingNetwork):
         arrays = weights_of(model)
-        description = {"images": {"backbone": name_of(model.backbone), "n_bits": encoder.n_bits}}
+        assert isinstance(model.backbone, PhotoBackbone)
+        description = {
+            "images": {
+                "backbone": name_of(model.backbone),
+                "arguments": model.backbone.arguments,
+                "n_bits": encoder.n_bits,
+            }
+        }
     elif isinstance(model, FeatureHead):
         arrays = weights_of(model)
         names = ("n_features", "n_bits", "hidden", "dropout", "batch_norm")
@@ -73,7 +80,8 @@ def made_of(description: Any, arrays: dict[str, np.ndarray]) -> FeatureEncoder |
     weights = {name: torch.from_numpy(array) for name, array in arrays.items()}
     if "images" in description:
         made_with = description["images"]
-        network = HashingNetwork(BACKBONES[made_with["backbone"]](), made_with["n_bits"])
+        backbone = BACKBONES[made_with["backbone"]](**made_with["arguments"])
+        network = HashingNetwork(backbone, made_with["n_bits"])
         network.load_state_dict(weights)
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return ImageEncoder(network.eval())

@@ -27,7 +27,7 @@ __all__ = [
     "load_weights",
 ]
 
-BACKBONES = {
+BACKBONES: dict[str, type[PhotoBackbone]] = {
     "small-cnn": SmallCNN,
     "googlenet": GoogLeNet,
     "efficientnet-lite0": EfficientNetLite0,
@@ -35,21 +35,24 @@ BACKBONES = {
 }
 
 
-def load_photo_backbone(name: str, weights: Path | None = None) -> PhotoBackbone:
-    """The backbone of that name with the weights of a file, or with those that it brings."""
+def load_photo_backbone(
+    name: str, weights: Path | None = None, *, to_train: bool = False
+) -> PhotoBackbone:
+    """The backbone of that name with the weights of a file, or with those that it brings.
+
+    One that is only `to_train` may begin from scratch, if that is what it is made for.
+    """
     kind, _, model = name.partition(":")
     if kind not in BACKBONES or (model and kind != "transformers"):
         raise InputError(f"there is no backbone {name!r}; choose from {', '.join(BACKBONES)}")
     if kind == "transformers":
         return load_named_model(model, weights)
-    backbone = BACKBONES[kind]()
-    if not isinstance(backbone, PhotoBackbone):
-        raise InputError(f"{name} reads no photographs and has no weights; choose another backbone")
+    backbone = SmallCNN(channels=3) if kind == "small-cnn" else BACKBONES[kind]()
     if weights is not None:
         load_weights(backbone, weights)
     elif (installed := backbone.installed_weights()) is not None:
         fill(backbone, installed, origin=backbone.weights_source)
-    else:
+    elif not (to_train and backbone.from_scratch):
         raise InputError(f"{name} needs its weights, {backbone.weights_source}; give --weights")
     return backbone
 

@@ -38,6 +38,7 @@ class PhotoBackbone(nn.Module):
     view: View
     weights_source: str  # where the weights come from, for whoever has none
     unused_weights: frozenset[str] = frozenset()  # what their file may hold beyond the backbone
+    from_scratch: bool = False  # whether it is worth training without any weights to begin with
 
     @property
     def arguments(self) -> dict[str, Any]:

@@ -1,16 +1,27 @@
 """A small network for tiny images, trained from scratch."""
 
+from typing import Any
+
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from orbithash.networks.backbones import PhotoBackbone, View
 
-class SmallCNN(nn.Module):
-    """Two convolutions and a hidden layer, for images of 8 × 8 pixels or a little more."""
+
+class SmallCNN(PhotoBackbone):
+    """Two convolutions and a hidden layer, for images of 8 × 8 to 32 × 32 pixels; from scratch.
+
+    Values may have any scale: the first convolution is normalised right away.
+    """
 
     n_features = 128
+    view = View(resize=32, crop=32)
+    weights_source = "a run's own, because it begins from scratch"
+    from_scratch = True
 
     def __init__(self, channels: int = 1) -> None:
         super().__init__()
+        self.channels = channels
         self.layers = nn.Sequential(
             nn.Conv2d(channels, 16, kernel_size=3, padding=1),
             nn.BatchNorm2d(16),
@@ -27,6 +38,10 @@ class SmallCNN(nn.Module):
             nn.ReLU(),
             nn.Dropout(0.5),
         )
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        return {"channels": self.channels}
 
     def forward(
         self, images: Float[Tensor, "n channels height width"]

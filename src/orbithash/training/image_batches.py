@@ -7,6 +7,7 @@ a related image, which keeps the batch's triplets.
 
 import logging
 import signal
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -141,23 +142,27 @@ class ImageBatches:
     def _next(self, epoch: int, number: int) -> Pixels:
         """The next batch of one stream over all epochs: workers are not started anew for each."""
         if self._stream is None or self._at != (epoch, number):
-            self._stream = iter(self._loader(epoch, number))
+            self._stream = self._start(epoch, number)
         pixels = next(self._stream)
         self._at = (epoch, number + 1) if number + 1 < len(self) else (epoch + 1, 0)
         return pixels
 
-    def _loader(self, epoch: int, number: int) -> DataLoader[Pixels]:
-        return DataLoader(
-            self.reader,
-            batch_size=None,  # the reader makes whole batches
-            sampler=list_tasks(self.batches, epoch, number, self.epochs),
-            collate_fn=unchanged,  # type: ignore[arg-type]
-            num_workers=self.n_workers,
-            prefetch_factor=BATCHES_AHEAD if self.n_workers else None,
-            worker_init_fn=leave_signals_to_the_parent,
-            # Its own: a loader draws once when it starts, and would shift what dropout draws.
-            generator=torch.Generator(),
-        )
+    def _start(self, epoch: int, number: int) -> Iterator[Pixels]:
+        with warnings.catch_warnings():
+            # Workers may outnumber the cores: where files come over a network, they mostly wait.
+            warnings.filterwarnings("ignore", message="This DataLoader will create")
+            loader = DataLoader(
+                self.reader,
+                batch_size=None,  # the reader makes whole batches
+                sampler=list_tasks(self.batches, epoch, number, self.epochs),
+                collate_fn=unchanged,  # type: ignore[arg-type]
+                num_workers=self.n_workers,
+                prefetch_factor=BATCHES_AHEAD if self.n_workers else None,
+                worker_init_fn=leave_signals_to_the_parent,
+                # Its own: a loader draws once when it starts, and would shift what dropout draws.
+                generator=torch.Generator(),
+            )
+            return iter(loader)
 
 
 def list_tasks(batches: Batcher, epoch: int, first: int, epochs: int) -> Iterator[ImageTask]:

@@ -81,7 +81,7 @@ def train_on_images(
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         made_with = run_settings(method, n_bits, settings, options or {}, seed) | {
             "images": digest_of_images(images),
-            "backbone": type(backbone).__name__,
+            "backbone": {"type": type(backbone).__name__, **backbone.arguments},
             "weights": digest_of_weights(network),
         }
         encoder = ImageEncoder(network)
@@ -147,7 +147,11 @@ def start_network(
     if init is None:
         return network
     theirs = init.network
-    if type(theirs.backbone) is not type(backbone) or init.n_bits != n_bits:
+    assert isinstance(theirs.backbone, PhotoBackbone)
+    same_backbone = (
+        type(theirs.backbone) is type(backbone) and theirs.backbone.arguments == backbone.arguments
+    )
+    if not same_backbone or init.n_bits != n_bits:
         raise InputError(
             f"the run to start from is {type(theirs.backbone).__name__} with {init.n_bits} bits, "
             f"but here it is {type(backbone).__name__} with {n_bits}; train with the same"

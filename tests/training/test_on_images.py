@@ -1,0 +1,146 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from coloured_images import coloured
+from orbithash.errors import InputError
+from orbithash.evaluation import evaluate_encoder, mean_average_precision
+from orbithash.networks import load_photo_backbone
+from orbithash.training import IMAGE_PRESETS, seeded, train_on_images
+
+QUICK = replace(
+    IMAGE_PRESETS["default"], epochs=3, batch_size=12, learning_rate=3e-3, validate_every=1
+)
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    return coloured(tmp_path_factory.mktemp("colours"))
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """A network this small is slower on two, and much slower beside other work."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def learn(images, settings=QUICK, method="order-aware", **options):
+    with seeded(0):
+        backbone = load_photo_backbone("small-cnn", to_train=True)
+    return train_on_images(
+        images,
+        backbone,
+        method,
+        16,
+        settings,
+        **{"score": mean_average_precision, "n_workers": 0, **options},
+    )
+
+
+def same_weights(left, right) -> bool:
+    theirs = right.encoder.network.state_dict()
+    return all(
+        torch.equal(weight, theirs[name])
+        for name, weight in left.encoder.network.state_dict().items()
+    )
+
+
+def test_training_learns_to_tell_colours_apart(images):
+    before = learn(images, replace(QUICK, epochs=1, learning_rate=1e-12))
+    after = learn(images, replace(QUICK, epochs=10))
+    untrained, trained = (evaluate_encoder(each.encoder, images).map for each in (before, after))
+    assert trained > max(0.8, untrained + 0.1)
+
+
+def test_the_number_of_workers_changes_nothing(images):
+    alone = learn(images)
+    assert same_weights(alone, learn(images, n_workers=1))
+    assert same_weights(alone, learn(images, n_workers=3))
+    assert not same_weights(alone, learn(images, seed=1))
+
+
+def test_queries_are_never_looked_at(images, tmp_path):
+    blind = coloured(tmp_path)
+    for row in blind.split.query.tolist():
+        blind.file(row).write_text("not to be read")
+    assert same_weights(learn(images), learn(blind))
+
+
+def test_a_file_that_cannot_be_read_is_replaced_and_told(tmp_path):
+    images = coloured(tmp_path)
+    broken = images.split.train[[1, 7, 8]].tolist()
+    for row in broken:
+        images.file(row).write_text("no image")
+    told = {}
+    trained = learn(images, unreadable=told.__setitem__)
+    assert told == {images.paths[row]: "not an image of a known format" for row in broken}
+    assert len(trained.history) == 3
+    # As if they had never been there, only the stand-ins are others' turn: still deterministic.
+    assert same_weights(trained, learn(images, n_workers=2))
+
+
+def test_a_class_without_any_readable_image_does_not_stop_the_run(tmp_path):
+    images = coloured(tmp_path)
+    for row in np.flatnonzero(images.labels == 2).tolist():
+        images.file(row).unlink()
+    assert len(learn(images).history) == 3
+
+
+def test_no_readable_image_at_all_is_said_plainly(tmp_path):
+    images = coloured(tmp_path)
+    for row in range(len(images)):
+        images.file(row).unlink()
+    with pytest.raises(InputError, match="hardly any of the"):
+        learn(images)
+
+
+def test_the_new_layer_learns_faster_and_biases_do_not_decay(images):
+    still = replace(QUICK, epochs=1, learning_rate=1e-4, weight_decay=0.0, warmup=0.0, clip=0.0)
+    start = learn(images, replace(still, learning_rate=1e-12)).encoder.network
+    slow = learn(images, replace(still, new_layer_rate=1.0)).encoder.network
+    fast = learn(images, replace(still, new_layer_rate=10.0)).encoder.network
+    moved = [
+        (network.hash_layer.weight - start.hash_layer.weight).abs().mean().item()
+        for network in (slow, fast)
+    ]
+    assert moved[1] > 5 * moved[0]
+
+
+def test_what_is_made_for_features_is_refused(images):
+    with pytest.raises(InputError, match="itq is fitted to features"):
+        learn(images, method="itq")
+    with pytest.raises(InputError, match="hidden=64"):
+        learn(images, replace(QUICK, hidden=64))
+
+
+def test_a_run_to_start_from_must_fit_and_is_gone_on_from(images):
+    plain = learn(images, method="triplet")
+    still = replace(QUICK, learning_rate=1e-12, epochs=1)
+    hard = learn(images, still, method="triplet-hard-negative", init=plain.encoder)
+    # At no rate to speak of it is where it started, but for what normalisation has counted.
+    torch.testing.assert_close(
+        hard.encoder.network.hash_layer.weight, plain.encoder.network.hash_layer.weight
+    )
+    with pytest.raises(InputError, match="SmallCNN with 16 bits, but here it is SmallCNN with 8"):
+        train_on_images(
+            images,
+            load_photo_backbone("small-cnn", to_train=True),
+            "triplet",
+            8,
+            QUICK,
+            score=mean_average_precision,
+            init=plain.encoder,
+        )
+
+
+def test_torchs_own_generator_is_left_alone(images):
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    learn(images, n_workers=1)
+    assert torch.equal(torch.rand(3), expected)
