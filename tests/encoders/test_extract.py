@@ -178,7 +178,24 @@ def test_nothing_readable_at_all_is_an_error(folder, out):
         path.unlink()
     with pytest.raises(InputError, match=r"none of the 11 images .*cat/0.jpg: No such file"):
         extract_features(images, TinyBackbone(), out)
-    assert not out.exists()
+    assert {path.name for path in out.parent.iterdir()} == {"pets"}
+
+
+def test_without_any_readable_query_nothing_is_left_behind(folder, out):
+    images = class_folders(folder)
+    for row in images.split.query.tolist():
+        images.file(row).write_text("no image")
+    with pytest.raises(InputError, match="no query images"):
+        extract_features(images, TinyBackbone(), out)
+    assert {path.name for path in out.parent.iterdir()} == {"pets"}
+
+
+def test_a_folder_is_no_place_for_a_file(folder, out):
+    out.mkdir()
+    for force in (False, True):
+        with pytest.raises(InputError, match=r"features.npz is a folder; give --out"):
+            extract_features(class_folders(folder), TinyBackbone(), out, force=force)
+    assert {path.name for path in out.parent.iterdir()} == {"pets", "features.npz"}
 
 
 def test_the_list_of_unreadable_images_goes_when_all_can_be_read(folder, out):
@@ -195,6 +212,29 @@ def test_a_folder_that_moved_keeps_its_features(folder, out, tmp_path):
     folder.rename(tmp_path / "animals")
     done = extract_features(class_folders(tmp_path / "animals"), TinyBackbone(), out)
     assert done.n_computed == 0
+
+
+def test_both_runtimes_give_the_same_features(folder, out, tmp_path):
+    pytest.importorskip("onnxruntime")
+    images = class_folders(folder)
+    for runtime, file in (("torch", out), ("onnxruntime", tmp_path / "onnx.npz")):
+        extract_features(images, TinyBackbone(), file, batch_size=3, runtime=runtime)
+    by_torch, by_onnx = read_features(out), read_features(tmp_path / "onnx.npz")
+    np.testing.assert_allclose(by_onnx.features, by_torch.features, rtol=1e-4)
+    assert by_onnx.made_with != by_torch.made_with
+    assert '"runtime": "onnxruntime"' in by_onnx.made_with
+
+
+def test_one_file_is_never_made_by_two_runtimes(folder, out):
+    pytest.importorskip("onnxruntime")
+    images = class_folders(folder)
+    with pytest.raises(StoppedError):
+        extract_features(images, TinyBackbone(), out, runtime="onnxruntime", progress=stop_after(8))
+    with pytest.raises(InputError, match="unfinished run with other runtime; add --force"):
+        extract_features(images, TinyBackbone(), out, runtime="torch")
+    extract_features(images, TinyBackbone(), out, runtime="onnxruntime")
+    # Once it is whole, it is what was asked for.
+    assert extract_features(images, TinyBackbone(), out, runtime="torch").n_computed == 0
 
 
 def test_a_place_that_cannot_be_written_is_named(folder, tmp_path):

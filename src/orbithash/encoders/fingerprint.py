@@ -13,17 +13,18 @@ from orbithash.data import ImageFiles
 from orbithash.networks import PhotoBackbone
 
 
-def fingerprint(images: ImageFiles, backbone: PhotoBackbone) -> str:
-    """The backbone, its weights, its view, and the images with labels and split, as JSON.
+def fingerprint(images: ImageFiles, backbone: PhotoBackbone, *, runtime: str) -> str:
+    """The backbone, its weights, its view, what runs it, and the images with labels and split.
 
     An image counts as changed when its size in bytes or its time of change differs; its folder may
-    have moved. The weights count by value, wherever they came from.
+    have moved. The weights count by value, wherever they came from. It is an object in JSON.
     """
     return json.dumps(
         {
             "backbone": {"type": type(backbone).__name__, **backbone.arguments},
             "weights": digest_of_weights(backbone),
             "view": asdict(backbone.view),
+            "runtime": runtime,
             "images": digest_of_images(images),
         }
     )
