@@ -241,3 +241,31 @@ def test_a_place_that_cannot_be_written_is_named(folder, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="cannot make the folder"):
         extract_features(class_folders(folder), TinyBackbone(), tmp_path / "file/f.npz")
+
+
+def test_further_views_are_parts_of_the_training_images_and_resume_as_they_were(folder, out):
+    images, backbone = class_folders(folder), TinyBackbone()
+    n_train = len(images.split.train)
+    with pytest.raises(StoppedError):
+        extract_features(images, backbone, out, n_views=2, progress=stop_after(len(images) + 3))
+    extract_features(images, backbone, out, n_views=2)
+    views = read_features(out).views
+    assert views.of.tolist() == images.split.train.tolist() * 2
+    assert len(np.unique(views.features, axis=0)) == 2 * n_train  # no two are alike
+    whole = out.with_name("whole.npz")
+    extract_features(images, backbone, whole, n_views=2)
+    assert np.array_equal(read_features(whole).views.features, views.features)
+    with pytest.raises(InputError, match="other number of views"):
+        extract_features(images, backbone, out)
+
+
+def test_an_unreadable_image_has_no_views(folder, out):
+    images = class_folders(folder)
+    broken = int(images.split.train[0])
+    images.file(broken).write_bytes(b"no image")
+    extract_features(images, TinyBackbone(), out, n_views=1)
+    data = read_features(out)
+    assert [data.paths[row] for row in data.views.of] == [
+        images.paths[row] for row in images.split.train[1:]
+    ]
+    assert len(unreadable_list(out).read_text().splitlines()) == 1

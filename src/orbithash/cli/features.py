@@ -37,6 +37,12 @@ def features(
         Path | None,
         typer.Option(help="The network's weights, a safetensors file, if it does not bring them."),
     ] = None,
+    views: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Further views of each training image: random parts of it, for training."
+        ),
+    ] = 0,
     force: Annotated[
         bool, typer.Option("--force", help="Replace a file or unfinished run of other settings.")
     ] = False,
@@ -58,7 +64,9 @@ def features(
     console = Console()
     try:
         with progress_bar(console) as report:
-            done = extract_features(images, network, out, force=force, progress=report)
+            done = extract_features(
+                images, network, out, n_views=views, force=force, progress=report
+            )
     except KeyboardInterrupt:
         console.print("Stopped; the same command goes on from here.")
         raise

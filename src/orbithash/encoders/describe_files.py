@@ -1,41 +1,38 @@
 """Image files through a network, batch by batch; files that cannot be read are told of."""
 
 import os
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
-from dataclasses import asdict
-from functools import partial
 from itertools import islice
-from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import UInt8
 
-from orbithash.data.transforms import read_view
 from orbithash.encoders.read_ahead import read_ahead
 from orbithash.encoders.runtime import Describe
 from orbithash.encoders.shards import Shard
 from orbithash.errors import UnreadableImageError
-from orbithash.networks import View
 
+Item = TypeVar("Item")
 Pixels = UInt8[np.ndarray, "side side 3"]
 
 
 def describe_files(
-    files: Iterable[Path],
+    items: Iterable[Item],
+    read: Callable[[Item], Pixels],
     describe: Describe,
-    view: View,
     *,
     n_features: int,
     batch_sizes: list[int],
 ) -> Generator[Shard, None, None]:
-    """What a network makes of all files, in batches of the given sizes, one after another.
+    """What a network makes of all that `read` reads, in batches of the given sizes, in order.
 
     Files are decoded in threads while the network works.
     """
     contents = read_ahead(
-        files,
-        partial(read_view, **asdict(view)),
+        items,
+        read,
         n_threads=min(8, os.cpu_count() or 1),
         n_ahead=4 * max(batch_sizes, default=1),
     )

@@ -13,8 +13,10 @@ from orbithash.data import ImageFiles
 from orbithash.networks import PhotoBackbone
 
 
-def fingerprint(images: ImageFiles, backbone: PhotoBackbone, *, runtime: str) -> str:
-    """The backbone, its weights, its view, what runs it, and the images with labels and split.
+def fingerprint(
+    images: ImageFiles, backbone: PhotoBackbone, *, runtime: str, n_views: int = 0
+) -> str:
+    """The backbone, its weights, its views, what runs it, and the images with labels and split.
 
     An image counts as changed when its size in bytes or its time of change differs; its folder may
     have moved. The weights count by value, wherever they came from. It is an object in JSON.
@@ -24,6 +26,7 @@ def fingerprint(images: ImageFiles, backbone: PhotoBackbone, *, runtime: str) ->
             "backbone": {"type": type(backbone).__name__, **backbone.arguments},
             "weights": digest_of_weights(backbone),
             "view": asdict(backbone.view),
+            "number of views": n_views,
             "runtime": runtime,
             "images": digest_of_images(images),
         }

@@ -66,7 +66,7 @@ def to_onnx(network: nn.Module, *, side: int, output: str = "features") -> bytes
     finally:
         network.train(was_training)
     assert program is not None
-    return program.model_proto.SerializeToString()
+    return bytes(program.model_proto.SerializeToString())
 
 
 class FromPixels(nn.Module):

@@ -121,7 +121,8 @@ def split_name(text: str) -> tuple[str, str]:
 def as_source(name: str, file: Path, data: LabelledFeatures) -> Source:
     split = data.split
     digest = hashlib.sha256()
-    for array in (data.features, data.labels, split.train, split.query, split.database):
+    views = (data.views.features, data.views.of) if data.views else ()
+    for array in (data.features, data.labels, split.train, split.query, split.database, *views):
         digest.update(f"{array.dtype} {array.shape}\n".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     sizes = {part: len(getattr(split, part)) for part in ("train", "query", "database")}
