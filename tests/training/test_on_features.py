@@ -10,7 +10,7 @@ from orbithash.errors import InputError
 from orbithash.evaluation import evaluate_encoder, mean_average_precision
 from orbithash.training import PRESETS, TrainingSettings, train_on_features
 
-QUICK = TrainingSettings(epochs=10, hidden=128, learning_rate=0.01)
+QUICK = TrainingSettings(epochs=10, hidden=128, learning_rate=0.01, validation=0.1)
 
 
 def data(**options) -> LabelledFeatures:
