@@ -2,8 +2,9 @@
 
 import multiprocessing
 import os
+import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 SOURCES = Path(__file__).parents[1] / "src"
@@ -12,15 +13,30 @@ PRELOADED = ["orbithash.cli", "orbithash.training", "orbithash.evaluation"]
 
 def start(arguments: Sequence[str], *, output: Path, environment: dict[str, str] | None = None):
     """Begin an `orbithash` command; its exit code is the process's."""
+    return call(run_command, list(arguments), output, environment or {})
+
+
+def call(function: Callable[..., None], *arguments: object):
+    """Begin a function of an importable module in a process of its own."""
     # The server imports what is preloaded before it learns of pytest's paths.
     os.environ["PYTHONPATH"] = f"{SOURCES}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
-    process = context.Process(
-        target=run_command, args=(list(arguments), output, environment or {}), daemon=False
-    )
+    process = context.Process(target=function, args=arguments)
     process.start()
     return process
+
+
+def together(n_processes: int) -> list[dict[str, str]]:
+    """The environments that torchrun would give so many processes."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    shared = {
+        "WORLD_SIZE": str(n_processes),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
+    return [shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(n_processes)]
 
 
 def run_command(arguments: list[str], output: Path, environment: dict[str, str]) -> None:
