@@ -15,11 +15,25 @@ def test_every_image_of_a_balanced_batch_has_a_positive_and_a_negative():
         assert counts.tolist() == [5, 5, 5]
 
 
-def test_an_image_comes_twice_in_a_balanced_batch_only_when_its_class_is_too_small():
-    batches = ClassBalancedBatches(LABELS, classes_per_batch=6, images_per_class=4)
-    for epoch in range(5):
-        first = next(batches(epoch))
-        assert len(np.unique(first)) == len(first)
+@pytest.mark.parametrize("images_per_class", [3, 4, 7])
+def test_an_image_comes_twice_in_a_balanced_batch_only_when_its_class_is_too_small(
+    images_per_class,
+):
+    sizes = np.bincount(LABELS)
+    batches = ClassBalancedBatches(LABELS, classes_per_batch=3, images_per_class=images_per_class)
+    for epoch in range(30):
+        for batch in batches(epoch):
+            for label in np.unique(LABELS[batch]):
+                different = np.unique(batch[LABELS[batch] == label])
+                assert len(different) == min(sizes[label], images_per_class)
+
+
+def test_a_class_shows_all_its_images_before_it_shows_one_again():
+    labels = np.repeat([0, 1], [10, 15])
+    batches = ClassBalancedBatches(labels, classes_per_batch=2, images_per_class=5)
+    first, second = list(batches(0))[:2]
+    shown = np.concatenate([first, second])
+    assert len(np.unique(shown[labels[shown] == 0])) == 10
 
 
 def test_an_epoch_of_balanced_batches_is_as_long_as_one_pass_over_the_images():

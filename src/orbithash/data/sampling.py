@@ -70,7 +70,8 @@ class ClassBalancedBatches:
 
     With at least two classes and two images of each, every image of every batch has a positive and
     a negative. An epoch has as many batches as would show each image once; classes with fewer
-    images repeat theirs. Images of several labels belong to no one class: use `ShuffledBatches`.
+    images repeat theirs, but within a batch only those that have not enough for it. Images of
+    several labels belong to no one class: use `ShuffledBatches`.
     """
 
     labels: Int[np.ndarray, "..."]
@@ -101,12 +102,30 @@ class ClassBalancedBatches:
     def __call__(self, epoch: int) -> Iterator[Int64[np.ndarray, " batch"]]:
         rng = np.random.default_rng([self.seed, epoch])
         # Each class deals its shuffled images from the top and shuffles anew when they run out.
-        decks = [_deal(np.flatnonzero(self.labels == c), rng) for c in np.unique(self.labels)]
+        decks = [_Deck(np.flatnonzero(self.labels == c), rng) for c in np.unique(self.labels)]
         for _ in range(len(self)):
             chosen = rng.choice(len(decks), self.classes_per_batch, replace=False)
-            yield np.array([next(decks[c]) for c in chosen for _ in range(self.images_per_class)])
+            yield np.concatenate([decks[c].deal(self.images_per_class) for c in chosen])
 
 
-def _deal(rows: Int64[np.ndarray, " n"], rng: np.random.Generator) -> Iterator[np.int64]:
-    while True:
-        yield from rng.permutation(rows)
+class _Deck:
+    """The images of a class in random order, dealt from the top and shuffled anew when at an end.
+
+    No image comes twice in one deal, unless the class has fewer than are asked for.
+    """
+
+    def __init__(self, rows: Int64[np.ndarray, " n"], rng: np.random.Generator) -> None:
+        self.rows, self.rng = rows, rng
+        self.left = rng.permutation(rows)
+
+    def deal(self, count: int) -> Int64[np.ndarray, " {count}"]:
+        dealt = self.left[:count]
+        self.left = self.left[count:]
+        while len(dealt) < count:
+            shuffled = self.rng.permutation(self.rows)
+            # What this deal holds already goes to the bottom.
+            again = np.isin(shuffled, dealt)
+            deck = np.concatenate([shuffled[~again], shuffled[again]])
+            missing = count - len(dealt)
+            dealt, self.left = np.concatenate([dealt, deck[:missing]]), deck[missing:]
+        return dealt

@@ -26,10 +26,12 @@ from orbithash.training.optimization import (
 )
 from orbithash.training.settings import TrainingSettings
 from orbithash.training.state import TrainingState
+from orbithash.training.threads import steady_threads
 
 logger = logging.getLogger(__name__)
 
 
+@steady_threads()
 def train(
     network: nn.Module,
     loss: nn.Module,

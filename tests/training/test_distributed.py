@@ -1,0 +1,73 @@
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from clean_processes import call, start, together
+from feature_files import write_clouds
+from orbithash.training import Processes
+from shared_batches import three_steps
+
+
+def test_shares_are_nearly_equal_and_cover_the_batch():
+    for n, count in ((9, 2), (8, 3), (2, 4)):
+        shares = [np.arange(n)[Processes(rank, count).share(n)] for rank in range(count)]
+        np.testing.assert_array_equal(np.concatenate(shares), np.arange(n))
+        assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+@pytest.mark.parametrize("labels_per_image", ["one", "several"])
+def test_two_processes_have_the_loss_and_gradients_of_one_with_the_whole_batch(
+    labels_per_image, tmp_path
+):
+    for count in (1, 2):
+        environments = together(count)
+        files = [tmp_path / f"{count}.{rank}.safetensors" for rank in range(count)]
+        processes = [
+            call(three_steps, environment, labels_per_image, file)
+            for environment, file in zip(environments, files, strict=True)
+        ]
+        for process in processes:
+            process.join()
+            assert process.exitcode == 0
+    alone, first, second = (
+        load_file(tmp_path / f"{name}.safetensors") for name in ("1.0", "2.0", "2.1")
+    )
+    assert len(alone["losses"]) == 3
+    assert np.abs(alone["gradient of 0.weight"]).max() > 1e-4
+    for name, expected in alone.items():
+        np.testing.assert_allclose(first[name], expected, rtol=1e-5, atol=1e-6, err_msg=name)
+        np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+
+
+def test_the_command_trains_with_two_processes_as_with_one(tmp_path):
+    source = write_clouds(tmp_path / "clouds.npz")
+    for count in (1, 2):
+        # A linear head: what dropout draws is each process's own.
+        command = [
+            *("train", str(source), "--bits", "8", "--preset", "paper", "--epochs", "3"),
+            *(
+                "--batch-size",
+                "20",
+                "--validate-every",
+                "1",
+                "--out",
+                str(tmp_path / f"run{count}"),
+            ),
+        ]
+        output = tmp_path / f"output{count}.txt"
+        processes = [
+            start(command, output=output, environment=environment)
+            for environment in together(count)
+        ]
+        for process in processes:
+            process.join()
+            assert process.exitcode == 0, output.read_text()
+        assert output.read_text().count("Next, score it") == 1
+    one, two = (load_file(tmp_path / f"run{count}" / "model.safetensors") for count in (1, 2))
+    for name, expected in one.items():
+        np.testing.assert_allclose(two[name], expected, rtol=1e-4, atol=1e-6, err_msg=name)
+    logs = [(tmp_path / f"run{count}" / "log.jsonl").read_text().splitlines() for count in (1, 2)]
+    for line, other in zip(*logs, strict=True):
+        assert json.loads(line)["loss"] == pytest.approx(json.loads(other)["loss"], rel=1e-5)
