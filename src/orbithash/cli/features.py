@@ -40,7 +40,8 @@ def features(
     views: Annotated[
         int,
         typer.Option(
-            min=0, help="Further views of each training image: random parts of it, for training."
+            min=0,
+            help="Further views of each training image: mirrored, then random parts.",
         ),
     ] = 0,
     force: Annotated[

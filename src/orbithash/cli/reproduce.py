@@ -56,6 +56,9 @@ def reproduce(
     weights: Annotated[
         Path | None, typer.Option(help="The network's weights, a safetensors file.")
     ] = None,
+    views: Annotated[
+        int, typer.Option(min=0, help="Further views of each training image, as features has them.")
+    ] = 4,
 ) -> None:
     """Make tables of the paper again, beside the figures it prints.
 
@@ -73,10 +76,9 @@ def reproduce(
     declared = [read_table(name) for name in dict.fromkeys(tables)]
     make_folder(out)
     console = Console()
+    extractor = Extractor(backbone, weights, n_views=views)
     with extraction_progress(console) as report:
-        sources = prepare_sources(
-            source, out, frozen=frozen, extractor=Extractor(backbone, weights), progress=report
-        )
+        sources = prepare_sources(source, out, frozen=frozen, extractor=extractor, progress=report)
     plan = make_plan(declared, sources, bits=lengths, n_seeds=seeds, epochs=epochs)
     runs = plan.runs()
     time_left = TimeLeft(runs, jobs=jobs)

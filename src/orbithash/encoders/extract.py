@@ -62,7 +62,7 @@ def extract_features(
 
     Images that cannot be read are left out of features, labels and split, and are listed in
     `unreadable_list(out)`. With `n_views` the file also has so many further views of each training
-    image: random parts of it, every other one mirrored. `progress` is told how many images and
+    image: its mirror image, then random parts of it. `progress` is told how many images and
     views are done, and of how many. The network is run by torch or onnxruntime, one of them for
     the whole file; unless `runtime` says which, `choose_runtime` does.
     """

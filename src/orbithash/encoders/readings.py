@@ -13,7 +13,7 @@ from orbithash.networks import View
 
 @dataclass(frozen=True)
 class Reading:
-    """One look at an image: number 0 as it is encoded, the others at random parts of it."""
+    """One look at an image: 0 as it is encoded, 1 the mirror image of that, then random parts."""
 
     row: int
     number: int
@@ -27,10 +27,14 @@ def list_readings(images: ImageFiles, *, n_views: int) -> list[Reading]:
 
 
 def take(reading: Reading, images: ImageFiles, view: View) -> UInt8[np.ndarray, "side side 3"]:
-    """The pixels; which part of the image a further view shows follows from its row and number."""
+    """The pixels; which part of the image a random view shows follows from its row and number.
+
+    The mirror image comes first: what a network is shown of a query is nearer to it than to parts.
+    """
     file = images.file(reading.row)
-    if reading.number == 0:
-        return read_view(file, **asdict(view))
+    if reading.number <= 1:
+        pixels = read_view(file, **asdict(view))
+        return pixels[:, ::-1] if reading.number else pixels
     return read_training_view(
         file,
         crop=view.crop,

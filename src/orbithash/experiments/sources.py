@@ -49,6 +49,7 @@ class Extractor:
 
     backbone: str
     weights: Path | None
+    n_views: int = 0  # of each training image, besides the one by which it is encoded
 
 
 def prepare_sources(
@@ -96,7 +97,11 @@ def features_of_images(
     file = out / "features" / f"{name}.npz"
     file.parent.mkdir(parents=True, exist_ok=True)
     extract_features(
-        images, backbone, file, progress=lambda done, total: progress(name, done, total)
+        images,
+        backbone,
+        file,
+        n_views=extractor.n_views,
+        progress=lambda done, total: progress(name, done, total),
     )
     return file
 
