@@ -28,7 +28,7 @@ def reproduce(
         list[str],
         typer.Argument(
             metavar="TABLE...",
-            help="main, ablation, selection, gamma, curves or claim; several share their runs.",
+            help="main, ablation, selection, gamma, curves, claim or shallow; several share runs.",
         ),
     ],
     source: Annotated[
