@@ -75,7 +75,8 @@ def to_onnx(network: nn.Module, *, side: int, output: str = "features") -> bytes
     finally:
         network.train(was_training)
     assert program is not None
-    return program.model_proto.SerializeToString()
+    model: bytes = program.model_proto.SerializeToString()
+    return model
 
 
 class FromPixels(nn.Module):
