@@ -2,8 +2,10 @@
 
 The plain loop opens each file with Pillow, decodes it whole, resizes, crops, and runs GoogLeNet
 with a hash layer on contiguous float tensors, batch by batch, with the same number of threads and
-no workers. Ours decodes JPEGs at a fraction of their size where that suffices, in threads, while
-onnxruntime runs the network. What is done once per model, as exporting it, is not counted.
+no workers; its local response normalisation is torch's. The second ratio is against the same loop
+with our GoogLeNet, whose normalisation is faster. Ours decodes JPEGs at a fraction of their size
+where that suffices, in threads, while onnxruntime runs the network. What is done once per model, as
+exporting it, is not counted.
 
 Usage: encoding.py [FOLDER] — its JPEGs, or photographs made up for the purpose.
 """
@@ -16,6 +18,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import sys
 import tempfile
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import torch
@@ -26,7 +29,7 @@ from orbithash.codes import binarize, pack
 from orbithash.encoders.describe_files import describe_files
 from orbithash.encoders.extract import batch_sizes
 from orbithash.encoders.runtime import Describe, run_by
-from orbithash.networks import GoogLeNet, HashingNetwork
+from orbithash.networks import GoogLeNet, HashingNetwork, googlenet
 
 N_IMAGES, N_BITS, BATCH = 64, 48, 32
 REPEATS = 3
@@ -61,12 +64,24 @@ def compare(files: list[Path]) -> int:
         sys.exit(f"encoding: only {same:.4f} of the bits are those that torch gives")
     network = network.to(memory_format=torch.contiguous_format)
 
-    plain_time, our_time = best(lambda: plain_loop(network, files), ours, repeats=REPEATS)
+    def plain() -> None:
+        with mock.patch.object(googlenet, "normalise_across_channels", torchs_normalisation):
+            plain_loop(network, files)
+
+    plain_time, same_network_time, our_time = best(
+        plain, lambda: plain_loop(network, files), ours, repeats=REPEATS
+    )
     print(
         f"encoding, {len(files)} JPEGs, GoogLeNet to {N_BITS} bits, {torch.get_num_threads()} "
-        f"threads: {len(files) / plain_time:.1f} and {len(files) / our_time:.1f} images per second"
+        f"threads: {len(files) / our_time:.1f} images per second"
     )
-    return 0 if at_least("times a plain PyTorch loop", plain_time / our_time, 3) else 1
+    passed = at_least("times a plain PyTorch loop", plain_time / our_time, 3)
+    passed &= at_least("times the same loop with our GoogLeNet", same_network_time / our_time, 2)
+    return 0 if passed else 1
+
+
+def torchs_normalisation(x: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.local_response_norm(x, 5, alpha=1e-4, beta=0.75, k=1.0)
 
 
 @torch.inference_mode()

@@ -37,7 +37,7 @@ def googlenet() -> HashingNetwork:
 def test_googlenet_gives_what_torch_gives_for_any_number_of_images(googlenet):
     # 75 pixels, so that every pool has a window that the border cuts off.
     runs = OnnxNetwork(googlenet, side=75)
-    for n_images in (1, 2, 5):
+    for n_images in (1, 4, 9):
         images = pixels(n_images, 75)
         expected = by_torch(googlenet, images)
         assert expected.std() > 0.05
