@@ -55,25 +55,30 @@ class OnnxNetwork:
 
 def to_onnx(network: nn.Module, *, side: int, output: str = "features") -> bytes:
     """The network as the bytes of an `.onnx` file; it must take RGB images of values 0 … 255."""
-    if not is_installed():
-        raise MissingExtraError("onnx")
-    was_training = network.training
     # Two images, because a batch of one would be taken for a fixed size.
     example = torch.zeros(2, side, side, 3, dtype=torch.uint8)
-    batch = torch.export.Dim("n", min=1)
+    return exported(FromPixels(network), example, input="images", output=output)
+
+
+def exported(network: nn.Module, example: Tensor, *, input: str, output: str) -> bytes:
+    """A network of one input, of which any number of rows may come at once, as ONNX."""
+    if not is_installed():
+        raise MissingExtraError("onnx")
+    was_training = {module: module.training for module in network.modules()}
     try:
         with quiet():
             program = torch.onnx.export(
-                FromPixels(network).eval(),
+                network.eval(),
                 (example,),
                 dynamo=True,
-                dynamic_shapes={"pixels": {0: batch}},
-                input_names=["images"],
+                dynamic_shapes=({0: torch.export.Dim("n", min=1)},),
+                input_names=[input],
                 output_names=[output],
                 verbose=False,
             )
     finally:
-        network.train(was_training)
+        for module, training in was_training.items():
+            module.training = training
     assert program is not None
     model: bytes = program.model_proto.SerializeToString()
     return model
