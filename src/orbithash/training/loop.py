@@ -24,6 +24,7 @@ from orbithash.training.optimization import (
     set_rate,
     warmed_up,
 )
+from orbithash.training.precision import check_precision
 from orbithash.training.settings import TrainingSettings
 from orbithash.training.state import TrainingState
 from orbithash.training.threads import steady_threads
@@ -41,6 +42,7 @@ def train(
     groups: Sequence[ParameterGroup] | None = None,
     validate: Callable[[], float] | None = None,
     after_epoch: Callable[[Epoch], None] = lambda epoch: None,
+    after_step: Callable[[float, float], None] = lambda epochs, loss: None,
     checkpoints: Checkpoints | None = None,
     stopping: Callable[[], bool] = lambda: False,
     processes: Processes = ALONE,
@@ -52,12 +54,14 @@ def train(
 
     `validate` scores the network as it is, the higher the better. It is asked every few epochs and
     after the last; the network is left as it was when it scored best, and training ends early when
-    `patience` scores in a row were no better. `after_epoch` may save or show progress.
+    `patience` scores in a row were no better. `after_epoch` may save or show progress, and so may
+    `after_step`, which is told how many epochs are done, with fractions, and the step's loss.
 
     With `checkpoints`, training goes on from the state that was saved last, `after_epoch` being
     told of the epochs before it, and the state is saved from time to time. As soon as `stopping`
     says so, it is saved once more and `Interrupted` is raised.
     """
+    check_precision(settings.precision, device_of(network).type)
     groups = groups or [ParameterGroup(tuple(network.parameters()))]
     optimizer = make_optimizer([*groups, ParameterGroup(tuple(loss.parameters()))], settings)
     best = BestEpoch(network, patience=settings.patience)
@@ -85,6 +89,7 @@ def train(
             step(parallel, state, batch, settings, processes)
             state.batch += 1
             state.seconds = time.perf_counter() - started
+            after_step(state.epoch + state.batch / len(source), state.tally.losses[-1])
             pause()
 
         score = None
