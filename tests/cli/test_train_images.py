@@ -78,7 +78,7 @@ def test_what_cannot_be_trained_gives_one_line_and_leaves_nothing(
 
 
 def test_encoders_and_sources_that_do_not_fit_are_told_apart(trained, tmp_path, capsys):
-    _, table, folder = trained
+    folder = trained[2]
     np.savez(tmp_path / "f.npz", features=np.zeros((3, 4), np.float32))
     out = ["--out", str(tmp_path / "codes.npz")]
     assert run(["encode", str(folder / "run"), str(tmp_path / "f.npz"), *out]) == 2

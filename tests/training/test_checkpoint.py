@@ -22,7 +22,7 @@ SETTINGS = TrainingSettings(epochs=3, batch_size=8, learning_rate=0.01, memory=1
 
 
 class Run:
-    """A small run with everything that has a state: dropout, normalisation, memory, a best epoch."""
+    """A small run of all that has a state: dropout, normalisation, memory, a best epoch."""
 
     def __init__(self, settings=SETTINGS, method="order-aware"):
         generator = torch.Generator().manual_seed(0)
@@ -40,7 +40,7 @@ class Run:
         def validate():
             if stopping():
                 raise Interrupted
-            return float(network[0].weight.sum())
+            return float(network[0].weight.detach().sum())
 
         with seeded(1):
             network = nn.Sequential(

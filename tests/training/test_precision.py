@@ -22,9 +22,10 @@ def test_a_trial_that_ends_badly_is_survived_and_told(program, reason, tmp_path)
 def test_a_precision_that_does_not_work_here_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(precision, "why_not", lambda device: "a trial ended with SIGILL")
     check_precision("float32", "cpu")
-    with pytest.raises(InputError, match="bfloat16 does not work on cpu here .a trial ended with"):
+    with pytest.raises(InputError, match="bfloat16 does not work on cpu here"):
         check_precision("bfloat16", "cpu")
 
 
 def test_the_real_trial_comes_to_a_verdict():
-    assert why_not("cpu") is None or "trial" in why_not("cpu")
+    reason = why_not("cpu")
+    assert reason is None or reason.startswith("a trial")
