@@ -206,9 +206,12 @@ def train(
 
 def train_head(source: str, *arguments: Any, **options: Any) -> "Trained":
     from orbithash.data import read_features
+    from orbithash.encoders import FeatureEncoder
     from orbithash.evaluation import mean_average_precision
     from orbithash.training import train_on_features
 
+    if not isinstance(options["init"], FeatureEncoder | None):
+        raise InputError("the run to start from encodes images, not features; give another")
     data = read_features(Path(source))
     return train_on_features(data, *arguments, score=mean_average_precision, **options)
 
@@ -216,6 +219,7 @@ def train_head(source: str, *arguments: Any, **options: Any) -> "Trained":
 def fine_tune(
     source: str, backbone: str | None, weights: Path | None, *arguments: Any, **options: Any
 ) -> "Trained":
+    from orbithash.encoders import ImageEncoder
     from orbithash.evaluation import mean_average_precision
     from orbithash.networks import load_photo_backbone
     from orbithash.training import seeded, train_on_images
@@ -227,6 +231,8 @@ def fine_tune(
             f"images, or make features with: orbithash features {source} --backbone NAME "
             "--weights FILE --out FEATURES.npz"
         )
+    if not isinstance(options["init"], ImageEncoder | None):
+        raise InputError("the run to start from encodes features, not images; give another")
     images = image_files(source)
     keep_freed_memory()
     with seeded(options["seed"]):  # what begins from scratch

@@ -66,6 +66,7 @@ def train(
     optimizer = make_optimizer([*groups, ParameterGroup(tuple(loss.parameters()))], settings)
     best = BestEpoch(network, patience=settings.patience)
     state = TrainingState(network, loss, optimizer, Memory(settings.memory), best)
+    processes.draw_apart()
     if checkpoints is not None and checkpoints.restore(state):
         for epoch in state.history:
             after_epoch(epoch)
@@ -84,8 +85,8 @@ def train(
         started = time.perf_counter() - state.seconds
         network.train()
         for batch in source(state.epoch, state.batch):
-            steps = state.epoch * len(source) + state.batch
-            set_rate(optimizer, warmed_up(rate, steps, settings.warmup * len(source)))
+            number = state.epoch * len(source) + state.batch
+            set_rate(optimizer, warmed_up(rate, number, settings.warmup * len(source)))
             step(parallel, state, batch, settings, processes)
             state.batch += 1
             state.seconds = time.perf_counter() - started
@@ -132,7 +133,9 @@ def step(
     with torch.autocast(device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
         share: Tensor = network(batch.inputs.to(device))
     embeddings = processes.gather(share.float())
-    value = batch_loss(state.loss, embeddings, labels, state.memory)
+    # Of equal distances the loss may draw which comes first: all processes must draw the same.
+    with processes.drawing_together(state.epoch * 1_000_003 + state.batch):
+        value = batch_loss(state.loss, embeddings, labels, state.memory)
     if not math.isfinite(value.item()):
         rate = state.optimizer.param_groups[0]["lr"]
         raise InputError(
