@@ -95,9 +95,13 @@ def test_with_force_an_unfinished_folder_starts_anew(tmp_path):
 
 
 def test_without_a_checkpoint_nothing_is_left(tmp_path):
-    with pytest.raises(RuntimeError), resumable(tmp_path / "out") as folder:
-        (folder / "page").write_text("half")
-        raise RuntimeError
+    def write_half():
+        with resumable(tmp_path / "out") as folder:
+            (folder / "page").write_text("half")
+            raise RuntimeError("full disk")
+
+    with pytest.raises(RuntimeError, match="full disk"):
+        write_half()
     assert list(tmp_path.iterdir()) == []
 
 

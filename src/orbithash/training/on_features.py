@@ -126,7 +126,7 @@ def train_head(
         head = start_head(inputs[rest], n_bits, settings, init)
         made_with = run_settings(method, n_bits, settings, options, seed) | {
             "features": digest_of_arrays(features, labels),
-            "init": digest_of_weights(head),
+            "init": None if init is None else digest_of_weights(head),
         }
 
         def validate() -> float:

@@ -83,7 +83,8 @@ def train_on_images(
         made_with = run_settings(method, n_bits, settings, options or {}, seed) | {
             "images": digest_of_images(images),
             "backbone": {"type": type(backbone).__name__, **backbone.arguments},
-            "weights": digest_of_weights(network),
+            "weights": digest_of_weights(network.backbone),
+            "init": None if init is None else digest_of_weights(network),
         }
         encoder = ImageEncoder(network)
         source = ImageBatches(
