@@ -1,6 +1,6 @@
 import pytest
 
-from orbithash.cli.output import whole_folder
+from orbithash.cli.output import resumable_folder, whole_folder
 from orbithash.errors import InputError
 
 
@@ -59,3 +59,56 @@ def test_a_file_is_not_a_folder(tmp_path):
         write(tmp_path / "out", force=True)
     with pytest.raises(InputError, match="cannot write"):
         write(tmp_path / "out" / "inside")
+
+
+def resumable(out, *, resume=False, force=False):
+    return resumable_folder(
+        out, contents={"page"}, checkpoint="checkpoint", resume=resume, force=force
+    )
+
+
+def stop_with_a_checkpoint(out):
+    with resumable(out) as folder:
+        (folder / "checkpoint").write_text("half")
+        raise KeyboardInterrupt
+
+
+def test_a_folder_with_a_checkpoint_is_kept_and_taken_up(tmp_path):
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        stop_with_a_checkpoint(out)
+    assert [path.name for path in tmp_path.iterdir()] == ["out.partial"]
+    with pytest.raises(InputError, match="add --resume to go on"), resumable(out):
+        pass
+    with resumable(out, resume=True) as folder:
+        assert (folder / "checkpoint").read_text() == "half"
+        (folder / ".checkpoint.1.unfinished").touch()
+        (folder / "page").write_text("whole")
+    assert [path.name for path in tmp_path.rglob("*")] == ["out", "page"]
+
+
+def test_with_force_an_unfinished_folder_starts_anew(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        stop_with_a_checkpoint(tmp_path / "out")
+    with resumable(tmp_path / "out", force=True) as folder:
+        assert list(folder.iterdir()) == []
+
+
+def test_without_a_checkpoint_nothing_is_left(tmp_path):
+    def write_half():
+        with resumable(tmp_path / "out") as folder:
+            (folder / "page").write_text("half")
+            raise RuntimeError("full disk")
+
+    with pytest.raises(RuntimeError, match="full disk"):
+        write_half()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_finished_folder_is_replaced_only_when_the_new_one_is_whole(tmp_path):
+    out = tmp_path / "out"
+    write(out, text="old")
+    with resumable(out, force=True) as folder:
+        (folder / "page").write_text("new")
+        assert (out / "page").read_text() == "old"
+    assert (out / "page").read_text() == "new"

@@ -6,7 +6,7 @@ from torch import nn
 from orbithash.data import ShuffledBatches
 from orbithash.errors import InputError
 from orbithash.training import TensorBatches, TrainingSettings, only_look, train
-from orbithash.training.optimization import scheduled_rate
+from orbithash.training.optimization import scheduled_rate, warmed_up
 
 
 class TowardsLabels(nn.Module):
@@ -86,3 +86,28 @@ def test_a_loss_that_is_no_longer_a_number_stops_the_training():
 def test_settings_that_cannot_train_are_refused(wrong):
     with pytest.raises(InputError):
         TrainingSettings(**{"epochs": 1, "learning_rate": 0.1, **wrong})
+
+
+def test_the_rate_grows_while_warming_up():
+    rates = [warmed_up(0.4, step, warmup_steps=4) for step in range(6)]
+    np.testing.assert_allclose(rates, [0.1, 0.2, 0.3, 0.4, 0.4, 0.4])
+    assert warmed_up(0.4, 0, warmup_steps=0) == 0.4
+
+
+def test_a_gradient_is_clipped_to_the_length_asked_for():
+    network, images, labels = problem()
+    start = [parameter.clone() for parameter in network.parameters()]
+    settings = TrainingSettings(
+        epochs=1, learning_rate=1.0, optimizer="sgd", weight_decay=0.0, clip=1e-3
+    )
+    batches = ShuffledBatches(40, 40)
+    train(network, TowardsLabels(), TensorBatches(images, labels, batches), settings)
+    moved = [p - before for p, before in zip(network.parameters(), start, strict=True)]
+    length = sum(part.square().sum() for part in moved).sqrt().item()
+    assert length == pytest.approx(1e-3, rel=1e-3)
+
+
+def test_after_step_is_told_how_far_training_is():
+    told = []
+    run(epochs=2, after_step=lambda epochs, loss: told.append(epochs))
+    np.testing.assert_allclose(told, np.arange(1, 9) / 4)

@@ -111,7 +111,7 @@ def test_an_unfinished_run_is_neither_replaced_nor_mixed_up(sources, tmp_path):
     out, output = tmp_path / "run", tmp_path / "output.txt"
     process = start(command(sources["features"], out), output=output)
     checkpoint = tmp_path / "run.partial" / "checkpoint.safetensors"
-    wait_until(lambda: checkpoint.exists())
+    wait_until(checkpoint.exists)
     os.kill(process.pid, signal.SIGINT)
     process.join()
 

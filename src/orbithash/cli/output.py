@@ -50,7 +50,7 @@ def resumable_folder(
     with `resume`, and started anew only with `force`.
     """
     out = out.absolute()
-    check_replaceable(out, contents=contents, force=force)
+    check_replaceable(out, contents={*contents, checkpoint}, force=force)
     partial = unfinished(out)
     if (partial / checkpoint).exists() and not resume and not force:
         raise InputError(
@@ -66,12 +66,14 @@ def resumable_folder(
     try:
         yield partial
         for path in partial.iterdir():
-            # The checkpoint, and what a process that was killed had begun to write.
-            if path.name not in contents:
+            # What a process that was killed had begun to write.
+            if path.name not in {*contents, checkpoint}:
                 path.unlink()
         if out.exists():
             shutil.rmtree(out)
         partial.rename(out)
+        # Only now: until then the run could not have been taken up without it.
+        (out / checkpoint).unlink(missing_ok=True)
     finally:
         if partial.exists() and not (partial / checkpoint).exists():
             shutil.rmtree(partial, ignore_errors=True)

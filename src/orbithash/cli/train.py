@@ -79,6 +79,9 @@ def train(
     checkpoint_every: Annotated[
         float, typer.Option(min=0, help="Seconds from one checkpoint to the next.")
     ] = 60.0,
+    tensorboard: Annotated[
+        Path | None, typer.Option(help="Folder for TensorBoard's log; needs the extra tensorboard.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a stopped run.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier run.")] = False,
 ) -> None:
@@ -126,6 +129,7 @@ def train(
             joined_processes,
             log_to,
         )
+        from orbithash.training.tensorboard import tensorboard_to
         from orbithash.training.unreadable import UnreadableList
 
         processes = stack.enter_context(joined_processes())
@@ -140,13 +144,17 @@ def train(
         processes.wait()
         unreadable = UnreadableList(folder / UNREADABLE)
         progress = training_progress if method in LOSSES else fitting_progress
-        show = stack.enter_context(progress(console, method, settings.epochs))
+        shown = stack.enter_context(progress(console, method, settings.epochs))
         stopping = stack.enter_context(interruption())
+        watchers = [log_to(folder / LOG)] if processes.first else []
+        if processes.first and tensorboard is not None:
+            watchers.append(tensorboard_to(tensorboard))
         common: dict[str, Any] = {
             "options": options,
             "init": load(init) if init is not None else None,
             "seed": seed,
-            "after_epoch": both(log_to(folder / LOG), show) if processes.first else show,
+            "after_epoch": both(*watchers, shown.epoch),
+            "after_step": shown.step,
             "checkpoints": Checkpoints(
                 folder / CHECKPOINT, every=checkpoint_every, processes=processes
             ),
@@ -198,9 +206,12 @@ def train(
 
 def train_head(source: str, *arguments: Any, **options: Any) -> "Trained[Any]":
     from orbithash.data import read_features
+    from orbithash.encoders import FeatureEncoder
     from orbithash.evaluation import mean_average_precision
     from orbithash.training import train_on_features
 
+    if not isinstance(options["init"], FeatureEncoder | None):
+        raise InputError("the run to start from encodes images, not features; give another")
     data = read_features(Path(source))
     return train_on_features(data, *arguments, score=mean_average_precision, **options)
 
@@ -208,9 +219,11 @@ def train_head(source: str, *arguments: Any, **options: Any) -> "Trained[Any]":
 def fine_tune(
     source: str, backbone: str | None, weights: Path | None, *arguments: Any, **options: Any
 ) -> "Trained[Any]":
+    from orbithash.encoders import ImageEncoder
     from orbithash.evaluation import mean_average_precision
     from orbithash.networks import load_photo_backbone
     from orbithash.training import seeded, train_on_images
+    from orbithash.training.allocation import keep_freed_memory
 
     if backbone is None:
         raise InputError(
@@ -218,7 +231,10 @@ def fine_tune(
             f"images, or make features with: orbithash features {source} --backbone NAME "
             "--weights FILE --out FEATURES.npz"
         )
+    if not isinstance(options["init"], ImageEncoder | None):
+        raise InputError("the run to start from encodes features, not images; give another")
     images = image_files(source)
+    keep_freed_memory()
     with seeded(options["seed"]):  # what begins from scratch
         network = load_photo_backbone(backbone, weights, to_train=True)
     return train_on_images(images, network, *arguments, score=mean_average_precision, **options)

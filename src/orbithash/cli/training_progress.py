@@ -3,12 +3,12 @@
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
-    MofNCompleteColumn,
     Progress,
     SpinnerColumn,
     TextColumn,
@@ -20,17 +20,22 @@ from rich.text import Text
 if TYPE_CHECKING:
     from orbithash.training import Epoch
 
-Show = Callable[["Epoch"], None]
+
+@dataclass(frozen=True)
+class Shown:
+    """What is told to whom watches: an epoch that is over, and a step."""
+
+    epoch: Callable[["Epoch"], None] = lambda epoch: None
+    step: Callable[[float, float], None] = lambda epochs, loss: None
 
 
 @contextmanager
-def training_progress(console: Console, method: str, epochs: int) -> Iterator[Show]:
+def training_progress(console: Console, method: str, epochs: int) -> Iterator[Shown]:
     """A bar over the epochs with loss, active triplets, bit balance and validation MAP."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("epochs"),
+        TextColumn("{task.completed:.1f}/{task.total} epochs"),
         TimeRemainingColumn(),
     )
     with ProgressWithFigures(*columns, console=console) as bar:
@@ -49,11 +54,16 @@ def training_progress(console: Console, method: str, epochs: int) -> Iterator[Sh
             bar.figures = " · ".join(figures)
             bar.update(task, completed=epoch.number + 1)
 
-        yield show
+        def show_step(epochs: float, loss: float) -> None:
+            if not bar.figures or epochs < 1:
+                bar.figures = f"loss {loss:.4g}"
+            bar.update(task, completed=epochs)
+
+        yield Shown(show, show_step)
 
 
 @contextmanager
-def fitting_progress(console: Console, method: str, epochs: int) -> Iterator[Show]:
+def fitting_progress(console: Console, method: str, epochs: int) -> Iterator[Shown]:
     """A spinner with the last thing a hasher logged; there are no epochs to show."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console) as bar:
@@ -64,7 +74,7 @@ def fitting_progress(console: Console, method: str, epochs: int) -> Iterator[Sho
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
         try:
-            yield lambda epoch: None
+            yield Shown()
         finally:
             logger.setLevel(level)
             logger.removeHandler(handler)

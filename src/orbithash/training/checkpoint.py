@@ -73,7 +73,7 @@ class Checkpoints:
         if changed := changed_settings(header["made_with"], self.made_with):
             raise InputError(
                 f"{self.file.parent} was begun with other {changed}; go on with the same, "
-                "or add --force to start anew"
+                "or start anew with --force instead of --resume"
             )
         state.restore(tensors, header["values"])
         rank = self.processes.rank
@@ -92,7 +92,8 @@ def read(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             return {name: opened.get_tensor(name) for name in opened.keys()}, header  # noqa: SIM118
     except (SafetensorError, OSError, ValueError, LookupError) as error:
         raise InputError(
-            f"cannot read the checkpoint {file}: {error}; add --force to start anew"
+            f"cannot read the checkpoint {file}: {error}; "
+            "start anew with --force instead of --resume"
         ) from None
 
 

@@ -66,6 +66,21 @@ class Processes:
         """Each wish, granted if any process has it: all must take the same turn at a step."""
         return tuple(any(wish) for wish in zip(*self.gather_objects(wishes), strict=True))
 
+    def draw_apart(self) -> None:
+        """From here on let each process draw its own, as dropout should in each share."""
+        if self.count > 1:
+            torch.manual_seed(torch.initial_seed() + self.rank)
+
+    @contextmanager
+    def drawing_together(self, place: int) -> Iterator[None]:
+        """What is drawn inside is the same in all processes and follows from the place."""
+        if self.count == 1:
+            yield
+            return
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(place)
+            yield
+
     def wait(self) -> None:
         """Wait until all have come this far."""
         if self.count > 1:
@@ -81,7 +96,11 @@ def joined_processes() -> Iterator[Processes]:
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield ALONE
         return
-    distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    backend = "gloo"
+    if torch.cuda.is_available():
+        backend = "cpu:gloo,cuda:nccl"
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    distributed.init_process_group(backend)
     try:
         yield Processes(distributed.get_rank(), distributed.get_world_size())
     finally:

@@ -24,6 +24,7 @@ from orbithash.training.optimization import (
     set_rate,
     warmed_up,
 )
+from orbithash.training.precision import check_precision
 from orbithash.training.settings import TrainingSettings
 from orbithash.training.state import TrainingState
 from orbithash.training.threads import steady_threads
@@ -41,6 +42,7 @@ def train(
     groups: Sequence[ParameterGroup] | None = None,
     validate: Callable[[], float] | None = None,
     after_epoch: Callable[[Epoch], None] = lambda epoch: None,
+    after_step: Callable[[float, float], None] = lambda epochs, loss: None,
     checkpoints: Checkpoints | None = None,
     stopping: Callable[[], bool] = lambda: False,
     processes: Processes = ALONE,
@@ -52,16 +54,19 @@ def train(
 
     `validate` scores the network as it is, the higher the better. It is asked every few epochs and
     after the last; the network is left as it was when it scored best, and training ends early when
-    `patience` scores in a row were no better. `after_epoch` may save or show progress.
+    `patience` scores in a row were no better. `after_epoch` may save or show progress, and so may
+    `after_step`, which is told how many epochs are done, with fractions, and the step's loss.
 
     With `checkpoints`, training goes on from the state that was saved last, `after_epoch` being
     told of the epochs before it, and the state is saved from time to time. As soon as `stopping`
     says so, it is saved once more and `Interrupted` is raised.
     """
+    check_precision(settings.precision, device_of(network).type)
     groups = groups or [ParameterGroup(tuple(network.parameters()))]
     optimizer = make_optimizer([*groups, ParameterGroup(tuple(loss.parameters()))], settings)
     best = BestEpoch(network, patience=settings.patience)
     state = TrainingState(network, loss, optimizer, Memory(settings.memory), best)
+    processes.draw_apart()
     if checkpoints is not None and checkpoints.restore(state):
         for epoch in state.history:
             after_epoch(epoch)
@@ -80,11 +85,12 @@ def train(
         started = time.perf_counter() - state.seconds
         network.train()
         for batch in source(state.epoch, state.batch):
-            steps = state.epoch * len(source) + state.batch
-            set_rate(optimizer, warmed_up(rate, steps, settings.warmup * len(source)))
+            number = state.epoch * len(source) + state.batch
+            set_rate(optimizer, warmed_up(rate, number, settings.warmup * len(source)))
             step(parallel, state, batch, settings, processes)
             state.batch += 1
             state.seconds = time.perf_counter() - started
+            after_step(state.epoch + state.batch / len(source), state.tally.losses[-1])
             pause()
 
         score = None
@@ -127,7 +133,9 @@ def step(
     with torch.autocast(device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
         share: Tensor = network(batch.inputs.to(device))
     embeddings = processes.gather(share.float())
-    value = batch_loss(state.loss, embeddings, labels, state.memory)
+    # Of equal distances the loss may draw which comes first: all processes must draw the same.
+    with processes.drawing_together(state.epoch * 1_000_003 + state.batch):
+        value = batch_loss(state.loss, embeddings, labels, state.memory)
     if not math.isfinite(value.item()):
         rate = state.optimizer.param_groups[0]["lr"]
         raise InputError(

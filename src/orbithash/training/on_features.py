@@ -42,6 +42,7 @@ def train_on_features(
     init: FeatureEncoder | None = None,
     seed: int = 0,
     after_epoch: Callable[[Epoch], None] = lambda epoch: None,
+    after_step: Callable[[float, float], None] = lambda epochs, loss: None,
     checkpoints: Checkpoints | None = None,
     stopping: Callable[[], bool] = lambda: False,
     processes: Processes = ALONE,
@@ -69,6 +70,7 @@ def train_on_features(
             init=init,
             seed=seed,
             after_epoch=after_epoch,
+            after_step=after_step,
             checkpoints=checkpoints,
             stopping=stopping,
             processes=processes,
@@ -115,6 +117,7 @@ def train_head(
     init: FeatureEncoder | None,
     seed: int,
     after_epoch: Callable[[Epoch], None],
+    after_step: Callable[[float, float], None],
     checkpoints: Checkpoints | None,
     stopping: Callable[[], bool],
     processes: Processes,
@@ -131,7 +134,7 @@ def train_head(
         head = start_head(inputs[rest], n_bits, settings, init)
         made_with = run_settings(method, n_bits, settings, options, seed) | {
             "features": digest_of_arrays(features, labels, looks.inputs.numpy()),
-            "init": digest_of_weights(head),
+            "init": None if init is None else digest_of_weights(head),
         }
 
         def validate() -> float:
@@ -147,6 +150,7 @@ def train_head(
             settings.for_batches_of(prepared.batches.batch_size),
             validate=validate if len(held_out) else None,
             after_epoch=after_epoch,
+            after_step=after_step,
             checkpoints=checkpoints and checkpoints.of(made_with),
             stopping=stopping,
             processes=processes,

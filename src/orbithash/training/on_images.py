@@ -55,6 +55,7 @@ def train_on_images(
     n_workers: int | None = None,
     device: str = "cpu",
     after_epoch: Callable[[Epoch], None] = lambda epoch: None,
+    after_step: Callable[[float, float], None] = lambda epochs, loss: None,
     unreadable: Callable[[str, str], None] = lambda path, reason: None,
     checkpoints: Checkpoints | None = None,
     stopping: Callable[[], bool] = lambda: False,
@@ -82,7 +83,8 @@ def train_on_images(
         made_with = run_settings(method, n_bits, settings, options or {}, seed) | {
             "images": digest_of_images(images),
             "backbone": {"type": type(backbone).__name__, **backbone.arguments},
-            "weights": digest_of_weights(network),
+            "weights": digest_of_weights(network.backbone),
+            "init": None if init is None else digest_of_weights(network),
         }
         encoder = ImageEncoder(network)
         source = ImageBatches(
@@ -118,6 +120,7 @@ def train_on_images(
                 groups=fine_tuning_groups(network.backbone, network.hash_layer, settings),
                 validate=partial(validation, encoder) if len(prepared.held_out) else None,
                 after_epoch=after_epoch,
+                after_step=after_step,
                 checkpoints=checkpoints and checkpoints.of(made_with),
                 stopping=stopping,
                 processes=processes,

@@ -32,7 +32,7 @@ class TrainingSettings:
     clip: float = 0.0  # the longest gradient; 0: any
     new_layer_rate: float = 1.0  # of the hash layer, times the backbone's
     bias_rate: float = 1.0  # of biases, times their layer's
-    precision: Literal["float32", "bfloat16"] = "float32"  # of the network while it trains
+    precision: str = "float32"  # or bfloat16: of the network while it trains
 
     validation: float = 0.0  # share of the training images held out; 0: the last epoch is kept
     validate_every: int = 5  # epochs

@@ -16,7 +16,7 @@ def steady_threads() -> Iterator[None]:
     process would differ from one that never stopped.
     """
     before, kernels_before = torch.get_num_threads(), numba.get_num_threads()
-    number = min(before, numba.config.NUMBA_NUM_THREADS)
+    number = min(before, numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
     numba.set_num_threads(number)
     torch.set_num_threads(number)
     try:

@@ -1,0 +1,85 @@
+import json
+
+import numpy as np
+import pytest
+
+import orbithash
+from coloured_images import coloured, write_table
+from orbithash.cli import run
+from orbithash.metrics.scores import Scores
+
+QUICK = (
+    *("--backbone", "small-cnn", "--bits", "12", "--epochs", "6", "--batch-size", "12"),
+    *("--learning-rate", "0.005", "--validate-every", "3", "--workers", "1"),
+)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    images = coloured(folder / "images")
+    images.file(int(images.split.train[3])).write_text("no image")
+    images.file(int(images.split.query[1])).write_text("no image")
+    table = write_table(images, folder / "images.csv")
+    board = ["--tensorboard", str(folder / "board")]
+    assert run(["train", str(table), *QUICK, "--out", str(folder / "run"), *board]) == 0
+    return images, table, folder
+
+
+def test_train_evaluate_encode_go_the_whole_way_on_images(trained, tmp_path, capsys):
+    images, table, folder = trained
+    report, codes_file = tmp_path / "report", tmp_path / "codes.npz"
+    assert run(["evaluate", str(folder / "run"), str(table), "--out", str(report)]) == 0
+    scores = Scores.from_json((report / "scores.json").read_text())
+    assert scores.map > 0.5
+    assert (scores.queries, scores.database) == (7, 23)
+    assert run(["encode", str(folder / "run"), str(table), "--out", str(codes_file)]) == 0
+    assert "Left out 2 images" in capsys.readouterr().out
+    with np.load(codes_file) as codes:
+        assert codes["codes"].shape == (30, 2)
+        ids = codes["ids"].tolist()
+        np.testing.assert_array_equal(codes["labels"], images.labels[ids])
+        some = [images.file(row) for row in ids[:5]]
+        expected = orbithash.load(folder / "run").encode(some)
+        np.testing.assert_array_equal(codes["codes"][:5], expected)
+
+
+def test_a_run_on_images_says_how_it_was_made_and_what_could_not_be_read(trained):
+    images, _, folder = trained
+    record = json.loads((folder / "run" / "run.json").read_text())
+    assert (record["backbone"], record["weights"]) == ("small-cnn", None)
+    assert record["settings"]["new_layer_rate"] == 10.0
+    unreadable = (folder / "run" / "unreadable.txt").read_text()
+    assert unreadable.count("\n") == 1  # the query was never read
+    assert images.paths[int(images.split.train[3])] in unreadable
+    assert list((folder / "board").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give --backbone to fine-tune a network"),
+        (["--backbone", "resnet"], "there is no backbone 'resnet'"),
+        (["--backbone", "googlenet"], "googlenet needs its weights"),
+        (["--backbone", "small-cnn", "--method", "itq"], "itq is fitted to features"),
+        (["--backbone", "small-cnn", "--hidden", "8"], "hidden=8"),
+        (["--backbone", "small-cnn", "--precision", "int8"], "precision='int8'"),
+    ],
+)
+def test_what_cannot_be_trained_gives_one_line_and_leaves_nothing(
+    trained, tmp_path, capsys, arguments, message
+):
+    out = tmp_path / "run"
+    assert run(["train", str(trained[1]), "--bits", "8", "--out", str(out), *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_encoders_and_sources_that_do_not_fit_are_told_apart(trained, tmp_path, capsys):
+    folder = trained[2]
+    np.savez(tmp_path / "f.npz", features=np.zeros((3, 4), np.float32))
+    out = ["--out", str(tmp_path / "codes.npz")]
+    assert run(["encode", str(folder / "run"), str(tmp_path / "f.npz"), *out]) == 2
+    assert "this run encodes images, not features" in capsys.readouterr().err

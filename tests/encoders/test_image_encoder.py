@@ -1,0 +1,70 @@
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import orbithash
+from image_files import noise, save
+from orbithash.encoders import ImageEncoder
+from orbithash.encoders.model_file import read_encoder, write_encoder
+from orbithash.errors import InputError, UnreadableImageError
+from orbithash.networks import HashingNetwork, SmallCNN
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    torch.manual_seed(0)
+    return ImageEncoder(HashingNetwork(SmallCNN(channels=3), 12).eval())
+
+
+def test_paths_images_and_arrays_have_the_same_code(encoder, tmp_path):
+    image = noise((60, 40))
+    path = save(image, tmp_path / "a.png")
+    codes = encoder.encode([path, str(path), image, np.asarray(image)])
+    assert codes.shape == (4, 2)
+    assert codes.dtype == np.uint8
+    assert (codes == codes[0]).all()
+    assert encoder.encode([]).shape == (0, 2)
+    grey = np.asarray(image.convert("L"))
+    np.testing.assert_array_equal(encoder.encode([grey]), encoder.encode([Image.fromarray(grey)]))
+
+
+def test_what_is_no_image_is_refused(encoder, tmp_path):
+    (tmp_path / "a.jpg").write_text("no image")
+    with pytest.raises(UnreadableImageError):
+        encoder.encode([tmp_path / "a.jpg"])
+    with pytest.raises(InputError, match="give uint8 of shape"):
+        encoder.encode([np.zeros((4, 4, 3))])
+    with pytest.raises(InputError, match="got a int"):
+        encoder.encode([3])
+    with pytest.raises(InputError, match="give a list"):
+        encoder.encode(str(tmp_path / "a.jpg"))
+
+
+def test_many_files_are_encoded_and_the_broken_ones_left_out(encoder, tmp_path):
+    files = [save(noise((40, 30), seed=seed), tmp_path / f"{seed}.png") for seed in range(7)]
+    files[2].write_text("no image")
+    done = []
+    result = encoder.embed_files(files, batch_size=3, progress=done.append)
+    assert done == [3, 6, 7]
+    assert result.readable.tolist() == [True, True, False, True, True, True, True]
+    assert result.unreadable == {files[2]: "not an image of a known format"}
+    readable = [file for file in files if file != files[2]]
+    np.testing.assert_array_equal(result.codes(), encoder.encode(readable))
+
+
+def test_a_network_in_training_stays_in_training(encoder, tmp_path):
+    network = HashingNetwork(SmallCNN(channels=3), 12).train()
+    ImageEncoder(network).encode([noise((20, 20))])
+    assert network.training
+
+
+def test_an_encoder_is_read_as_it_was_written(encoder, tmp_path):
+    write_encoder(encoder, tmp_path / "model.safetensors")
+    again = read_encoder(tmp_path / "model.safetensors")
+    images = [noise((30, 30), seed=seed) for seed in range(5)]
+    assert isinstance(again, ImageEncoder)
+    assert again.n_bits == 12
+    np.testing.assert_array_equal(encoder.embed(images), again.embed(images))
+    with pytest.raises(InputError, match="there is no run"):
+        orbithash.load(tmp_path / "none")

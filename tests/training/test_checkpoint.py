@@ -1,0 +1,119 @@
+"""Saving and taking up a state, without processes: every place to stop is tried."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from orbithash.data import ShuffledBatches
+from orbithash.errors import InputError
+from orbithash.losses import LOSSES
+from orbithash.training import (
+    Checkpoints,
+    Interrupted,
+    TensorBatches,
+    TrainingSettings,
+    seeded,
+    train,
+)
+
+SETTINGS = TrainingSettings(epochs=3, batch_size=8, learning_rate=0.01, memory=10, validate_every=2)
+
+
+class Run:
+    """A small run of all that has a state: dropout, normalisation, memory, a best epoch."""
+
+    def __init__(self, settings=SETTINGS, method="order-aware"):
+        generator = torch.Generator().manual_seed(0)
+        self.inputs = torch.rand(24, 6, 4, 4, generator=generator)
+        self.labels = torch.arange(24) % 3
+        self.settings, self.method = settings, method
+        self.asked = 0
+        self.epochs = []
+
+    def go(self, checkpoints=None, *, stop_at=None):
+        def stopping():
+            self.asked += 1
+            return self.asked == stop_at
+
+        def validate():
+            if stopping():
+                raise Interrupted
+            return float(network[0].weight.detach().sum())
+
+        with seeded(1):
+            network = nn.Sequential(
+                nn.Conv2d(6, 5, 3),
+                nn.BatchNorm2d(5),
+                nn.Dropout(0.5),
+                nn.Flatten(),
+                nn.Linear(20, 8),
+                nn.Sigmoid(),
+            ).to(memory_format=torch.channels_last)
+            self.history = train(
+                network,
+                LOSSES[self.method](),
+                TensorBatches(self.inputs, self.labels, ShuffledBatches(24, 8)),
+                self.settings,
+                validate=validate,
+                after_epoch=self.epochs.append,
+                checkpoints=checkpoints,
+                stopping=stopping,
+            )
+        return network
+
+
+def assert_same(network, other):
+    for (name, left), right in zip(
+        network.state_dict().items(), other.state_dict().values(), strict=True
+    ):
+        assert torch.equal(left, right), name
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_stopped_anywhere_a_run_goes_on_as_if_it_had_not(optimizer, tmp_path):
+    settings = replace(SETTINGS, optimizer=optimizer)
+    undisturbed = Run(settings)
+    expected = undisturbed.go()
+    for stop_at in range(1, undisturbed.asked + 1):
+        file = tmp_path / f"{stop_at}.safetensors"
+        with pytest.raises(Interrupted):
+            Run(settings).go(Checkpoints(file), stop_at=stop_at)
+        again = Run(settings)
+        assert_same(again.go(Checkpoints(file)), expected)
+        assert [replace(epoch, seconds=0) for epoch in again.history] == [
+            replace(epoch, seconds=0) for epoch in undisturbed.history
+        ]
+        assert again.epochs == again.history  # whoever watches is told of the earlier ones too
+
+
+def test_a_loss_with_a_state_of_its_own_goes_on_with_it(tmp_path):
+    settings = replace(SETTINGS, memory=0)
+    expected = Run(settings, "hashnet").go()
+    with pytest.raises(Interrupted):
+        Run(settings, "hashnet").go(Checkpoints(tmp_path / "c"), stop_at=5)
+    assert_same(Run(settings, "hashnet").go(Checkpoints(tmp_path / "c")), expected)
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path):
+    checkpoints = Checkpoints(tmp_path / "c")
+    with pytest.raises(Interrupted):
+        Run().go(checkpoints.of({"seed": 1, "bits": 8}), stop_at=2)
+    with pytest.raises(InputError, match="was begun with other seed; go on with the same"):
+        Run().go(checkpoints.of({"seed": 2, "bits": 8}))
+
+
+def test_a_damaged_checkpoint_is_said_to_be_one(tmp_path):
+    (tmp_path / "c").write_bytes(b"\x00" * 100)
+    with pytest.raises(InputError, match="cannot read the checkpoint"):
+        Run().go(Checkpoints(tmp_path / "c"))
+
+
+def test_checkpoints_come_as_often_as_asked_for(tmp_path):
+    file = tmp_path / "c"
+    Run().go(Checkpoints(file, every=3600))
+    assert not file.exists()
+    Run().go(Checkpoints(file, every=0))
+    assert file.exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["c"]
