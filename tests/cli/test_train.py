@@ -111,7 +111,7 @@ def test_the_papers_preset_trains_a_linear_head(features, tmp_path):
     assert run(["train", str(features), *arguments]) == 0
     settings = json.loads((tmp_path / "r" / "run.json").read_text())["settings"]
     assert (settings["optimizer"], settings["hidden"]) == ("sgd", 0)
-    assert load_file(tmp_path / "r" / "model.safetensors")["layers.0.weight"].shape == (8, 16)
+    assert load_file(tmp_path / "r" / "model.safetensors")["hash_layer.weight"].shape == (8, 16)
 
 
 def test_hard_negatives_go_on_from_another_run(features, tmp_path):
@@ -120,7 +120,7 @@ def test_hard_negatives_go_on_from_another_run(features, tmp_path):
     assert train(features, tmp_path / "hard", *hard, method="triplet-hard-negative") == 0
     # At no rate to speak of, its weights are still where they started.
     plain, hard = (load_file(tmp_path / name / "model.safetensors") for name in ("plain", "hard"))
-    for name in ("layers.0.weight", "layers.4.weight"):
+    for name in ("hidden_layers.0.weight", "hash_layer.weight"):
         np.testing.assert_allclose(hard[name], plain[name], atol=1e-8)
 
 

@@ -31,7 +31,7 @@ def run_model(file, inputs):
 
 def test_a_head_gives_the_same_codes_in_another_runtime(tmp_path):
     head = FeatureHead(7, 12, hidden=5)
-    head.standardise(torch.from_numpy(RNG.normal(2, 3, size=(50, 7)).astype(np.float32)))
+    head.fit_start(torch.from_numpy(RNG.normal(2, 3, size=(50, 7)).astype(np.float32)))
     encoder = FeatureEncoder(head.eval())
     export_encoder(encoder, tmp_path / "model.onnx")
     for n in (1, 9):

@@ -29,7 +29,7 @@ def test_a_hasher_read_again_gives_the_same_embeddings_to_the_last_bit(method, t
 def test_a_head_read_again_gives_the_same_embeddings_to_the_last_bit(hidden, tmp_path):
     torch.manual_seed(0)
     head = FeatureHead(12, 10, hidden=hidden)
-    head.standardise(torch.from_numpy(VECTORS))
+    head.fit_start(torch.from_numpy(VECTORS))
     encoder = FeatureEncoder(head)
     again = written_and_read(encoder, tmp_path)
     np.testing.assert_array_equal(again.embed(VECTORS), encoder.embed(VECTORS))

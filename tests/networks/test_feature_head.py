@@ -3,6 +3,7 @@ import torch
 
 from orbithash.errors import InputError
 from orbithash.networks import FeatureHead, embed
+from orbithash.networks.feature_head import SPREAD
 
 
 @pytest.mark.parametrize("hidden", [0, 8])
@@ -17,7 +18,7 @@ def test_embeddings_lie_in_0_to_1(hidden):
 def test_standardised_features_have_mean_0_and_deviation_1():
     features = 5 + 3 * torch.randn(200, 6)
     head = FeatureHead(6, 4)
-    head.standardise(features)
+    head.fit_start(features)
     scaled = (features - head.center) * head.scale
     assert scaled.mean().abs() < 1e-4
     assert (scaled.std() - 1).abs() < 0.01
@@ -25,7 +26,7 @@ def test_standardised_features_have_mean_0_and_deviation_1():
 
 def test_features_that_are_all_the_same_give_no_nan():
     head = FeatureHead(6, 4)
-    head.standardise(torch.ones(5, 6))
+    head.fit_start(torch.ones(5, 6))
     assert embed(head, torch.ones(5, 6)).isfinite().all()
 
 
@@ -33,3 +34,21 @@ def test_features_that_are_all_the_same_give_no_nan():
 def test_heads_that_cannot_be_are_refused(wrong):
     with pytest.raises(InputError):
         FeatureHead(6, 4, **wrong)
+
+
+def test_every_bit_starts_as_half_of_the_images_with_the_same_spread():
+    features = torch.randn(500, 6) * 40 + 7
+    head = FeatureHead(6, 16, hidden=32)
+    head.fit_start(features)
+    sums = head.eval().sums(features)
+    torch.testing.assert_close(sums.mean(dim=0), torch.zeros(16), atol=1e-4, rtol=0)
+    torch.testing.assert_close(sums.std(dim=0, correction=0), torch.full((16,), SPREAD))
+    assert head.training is False
+
+
+def test_a_linear_head_starts_as_torch_draws_it():
+    torch.manual_seed(0)
+    head = FeatureHead(6, 4, hidden=0)
+    weights = head.hash_layer.weight.clone()
+    head.fit_start(torch.randn(50, 6))
+    assert torch.equal(head.hash_layer.weight, weights)

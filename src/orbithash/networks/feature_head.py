@@ -6,31 +6,24 @@ from torch import Tensor, nn
 
 from orbithash.errors import InputError
 
-SPREAD = 2.0  # of a bit's sums before the sigmoid at the start: neither all 0.5 nor all 0 and 1
+SPREAD = 2.0  # of a bit's sums before the sigmoid: its outputs are neither all 0.5 nor all 0 and 1
 
 
 class FeatureHead(nn.Module):
     """Features to embeddings in [0, 1]: a hidden layer, or none, then a linear layer and a sigmoid.
 
-    Without a hidden layer and batch normalisation this is the last layer of Chen et al., 2018.
-    Features are first centred and scaled by two constants of the training set (`standardise`), so
-    that one learning rate suits vectors of any length; a linear layer alone could say the same.
+    Without a hidden layer this is the last layer of Chen et al., 2018. With one, it is followed by
+    layer normalisation (Ba, Kiros and Hinton, 2016), ReLU and dropout.
 
-    Batch normalisation (Ioffe and Szegedy, 2015) follows both linear layers. On the hash layer it
-    keeps every bit set for about half of the images, and its sigmoid where it has a slope.
+    `fit_start` is to be called before training, or one learning rate would not suit vectors of
+    any length.
     """
 
     center: Tensor
     scale: Tensor
 
     def __init__(
-        self,
-        n_features: int,
-        n_bits: int,
-        *,
-        hidden: int = 1024,
-        dropout: float = 0.2,
-        batch_norm: bool = True,
+        self, n_features: int, n_bits: int, *, hidden: int = 1024, dropout: float = 0.3
     ) -> None:
         super().__init__()
         if hidden < 0 or not 0 <= dropout < 1:
@@ -39,31 +32,48 @@ class FeatureHead(nn.Module):
                 "head, and a share below 1 to drop"
             )
         self.n_features, self.n_bits = n_features, n_bits
-        self.hidden, self.dropout, self.batch_norm = hidden, dropout, batch_norm
+        self.hidden, self.dropout = hidden, dropout
         self.register_buffer("center", torch.zeros(n_features))
         self.register_buffer("scale", torch.ones(()))
-        self.layers = nn.Sequential()
+        self.hidden_layers = nn.Sequential()
         if hidden:
-            self.layers.append(nn.Linear(n_features, hidden))
-            if batch_norm:
-                self.layers.append(nn.BatchNorm1d(hidden))
-            self.layers.append(nn.ReLU())
-            self.layers.append(nn.Dropout(dropout))
-        self.layers.append(nn.Linear(hidden or n_features, n_bits))
-        if batch_norm:
-            normalise = nn.BatchNorm1d(n_bits)
-            nn.init.constant_(normalise.weight, SPREAD)
-            self.layers.append(normalise)
+            self.hidden_layers.append(nn.Linear(n_features, hidden))
+            self.hidden_layers.append(nn.LayerNorm(hidden))
+            self.hidden_layers.append(nn.ReLU())
+            self.hidden_layers.append(nn.Dropout(dropout))
+        self.hash_layer = nn.Linear(hidden or n_features, n_bits)
 
     def forward(
         self, features: Float[Tensor, "n {self.n_features}"]
     ) -> Float[Tensor, "n {self.n_bits}"]:
-        embeddings: Tensor = self.layers((features - self.center) * self.scale).sigmoid()
-        return embeddings
+        return self.sums(features).sigmoid()
 
-    def standardise(self, features: Float[Tensor, "n {self.n_features}"]) -> None:
-        """Take these features' mean for 0 and their overall standard deviation for 1."""
+    def sums(
+        self, features: Float[Tensor, "n {self.n_features}"]
+    ) -> Float[Tensor, "n {self.n_bits}"]:
+        """What the sigmoid turns into embeddings."""
+        hidden = self.hidden_layers((features - self.center) * self.scale)
+        sums: Tensor = self.hash_layer(hidden)
+        return sums
+
+    @torch.no_grad()
+    def fit_start(self, features: Float[Tensor, "n {self.n_features}"]) -> None:
+        """Fit the random start to the features that will be trained on.
+
+        Their mean becomes 0 and their overall standard deviation 1, which a linear layer could say
+        as well. With a hidden layer, every bit starts as a random half of the images, with sums of
+        the same spread: from sums near 0, as drawn, a loss on distances takes long to get away.
+        """
         self.center.copy_(features.mean(dim=0))
         deviation = (features - self.center).square().mean().sqrt()
         # Features that are all the same tell nothing, but must not become NaN.
         self.scale.copy_(1 / deviation if deviation > 0 else torch.ones(()))
+        if not self.hidden:
+            return
+        was_training = self.training
+        sums = self.eval().sums(features)
+        spread = sums.std(dim=0, correction=0)
+        factors = torch.where(spread > 0, SPREAD / spread, 1)
+        self.hash_layer.weight.mul_(factors[:, None])
+        self.hash_layer.bias.sub_(self.sums(features).mean(dim=0))
+        self.train(was_training)

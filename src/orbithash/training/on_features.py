@@ -179,20 +179,14 @@ def start_head(
 ) -> FeatureHead:
     """A head at a random start, or at the weights of another run's."""
     n_features = features.shape[1]
-    head = FeatureHead(
-        n_features,
-        n_bits,
-        hidden=settings.hidden,
-        dropout=settings.dropout,
-        batch_norm=settings.batch_norm,
-    )
+    head = FeatureHead(n_features, n_bits, hidden=settings.hidden, dropout=settings.dropout)
     if init is None:
-        head.standardise(features)
+        head.fit_start(features)
         return head
     if not isinstance(init.model, FeatureHead):
         raise InputError("the run to start from holds a hasher; give one that was trained")
     theirs = init.model
-    for name in ("n_features", "n_bits", "hidden", "batch_norm"):
+    for name in ("n_features", "n_bits", "hidden"):
         if getattr(theirs, name) != getattr(head, name):
             raise InputError(
                 f"the run to start from has {name}={getattr(theirs, name)}, but here it is "

@@ -11,21 +11,20 @@ from orbithash.errors import InputError
 class TrainingSettings:
     """What training needs besides data, a method and a seed."""
 
-    epochs: int = 100
+    epochs: int = 150
     batch_size: int = 500  # less where that is more than a quarter of the images
     images_per_class: int = 5  # in a batch; more where there are too few classes to fill it
 
     optimizer: Literal["adam", "sgd"] = "adam"
-    learning_rate: float = 0.003
+    learning_rate: float = 0.01
     schedule: Literal["cosine", "steps"] = "cosine"  # steps: divided by 10 every 50 epochs
-    weight_decay: float = 0.1
+    weight_decay: float = 0.3
     momentum: float = 0.9  # of SGD
 
     reduction: str | None = None  # of the losses that add up triplets; None: each one's own
 
     hidden: int = 1024  # units between features and bits; 0: none, as in the paper
-    dropout: float = 0.2  # of the hidden units
-    batch_norm: bool = True  # after the hidden layer and before the sigmoid
+    dropout: float = 0.3  # of the hidden units
     memory: int = 0  # recent embeddings that lengthen the rank lists
 
     warmup: float = 0.0  # epochs, or parts of one, in which the rate grows from 0
@@ -92,7 +91,6 @@ PRESETS: dict[str, TrainingSettings] = {
         weight_decay=5e-4,
         reduction="anchor",
         hidden=0,
-        batch_norm=False,
         patience=30,  # all epochs: what is best may come after the rate has fallen
     ),
 }
