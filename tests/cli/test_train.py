@@ -66,7 +66,7 @@ def test_a_batch_of_another_size_brings_its_own_rate(features, tmp_path):
     arguments = ["train", str(features), "--bits", "8", "--epochs", "1", "--batch-size", "125"]
     assert run([*arguments, "--out", str(tmp_path / "run")]) == 0
     settings = json.loads((tmp_path / "run" / "run.json").read_text())["settings"]
-    assert settings["learning_rate"] == pytest.approx(0.003 / 2)
+    assert settings["learning_rate"] == pytest.approx(0.01 / 2)
 
 
 @pytest.mark.parametrize("method", [*LOSSES, *HASHERS])
