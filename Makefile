@@ -32,6 +32,7 @@ format: .venv/all ## rewrite the code as `check` wants it
 bench: .venv/all ## our claims of speed, each a ratio against a peer in the same run
 	.venv/bin/python benchmarks/loss.py
 	.venv/bin/python benchmarks/evaluate.py
+	.venv/bin/python benchmarks/encoding.py
 
 docs: .venv/all ## build the documentation into build/site
 	.venv/bin/mkdocs build --strict --site-dir build/site

@@ -13,7 +13,13 @@ def three_steps(environment: dict[str, str], labels_per_image: str, out: Path) -
     torch.set_num_threads(1)
     from orbithash.data import ShuffledBatches
     from orbithash.losses import LOSSES
-    from orbithash.training import TensorBatches, TrainingSettings, joined_processes, train
+    from orbithash.training import (
+        TensorBatches,
+        TrainingSettings,
+        joined_processes,
+        only_look,
+        train,
+    )
 
     torch.manual_seed(0)
     inputs = torch.rand(27, 6)
@@ -27,7 +33,7 @@ def three_steps(environment: dict[str, str], labels_per_image: str, out: Path) -
         epochs=1, batch_size=9, optimizer="sgd", learning_rate=0.1, memory=5
     )
     with joined_processes() as processes:
-        source = TensorBatches(inputs, labels, ShuffledBatches(27, 9), processes)
+        source = TensorBatches(only_look(inputs), labels, ShuffledBatches(27, 9), processes)
         train(network, loss, source, settings, processes=processes)
     results = {"losses": torch.stack(losses)}
     for name, parameter in network.named_parameters():

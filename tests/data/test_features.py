@@ -4,6 +4,7 @@ import pytest
 from orbithash.data import (
     LabelledFeatures,
     Split,
+    Views,
     open_source,
     read_features,
     read_vectors,
@@ -148,3 +149,30 @@ def test_vectors_with_labels_or_paths_that_do_not_fit_are_refused(file, changes,
     np.savez(file, **arrays(**changes))
     with pytest.raises(InputError, match=message):
         read_vectors(file)
+
+
+def test_further_views_are_written_and_read(file):
+    np.savez(file, **arrays(views=np.ones((2, 3), np.float32), view_of=np.array([2, 0])))
+    data = read_features(file)
+    write_features(data, file)
+    again = read_features(file)
+    assert isinstance(again.views, Views)
+    assert again.views.of.tolist() == [2, 0]
+    assert np.array_equal(again.views.features, np.ones((2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("views", "view_of", "message"),
+    [
+        (np.ones((2, 3)), None, "one is missing"),
+        (None, np.array([0]), "one is missing"),
+        (np.ones((2, 4)), np.array([0, 1]), "3 dimensions"),
+        (np.ones((2, 3)), np.array([0]), "1 rows in view_of"),
+        (np.ones((2, 3)), np.array([0, 6]), "do not exist"),
+        (np.full((1, 3), np.nan), np.array([0]), "NaN"),
+    ],
+)
+def test_views_that_do_not_fit_are_refused(views, view_of, message, file):
+    np.savez(file, **arrays(views=views, view_of=view_of))
+    with pytest.raises(InputError, match=message):
+        read_features(file)

@@ -178,7 +178,24 @@ def test_nothing_readable_at_all_is_an_error(folder, out):
         path.unlink()
     with pytest.raises(InputError, match=r"none of the 11 images .*cat/0.jpg: No such file"):
         extract_features(images, TinyBackbone(), out)
-    assert not out.exists()
+    assert {path.name for path in out.parent.iterdir()} == {"pets"}
+
+
+def test_without_any_readable_query_nothing_is_left_behind(folder, out):
+    images = class_folders(folder)
+    for row in images.split.query.tolist():
+        images.file(row).write_text("no image")
+    with pytest.raises(InputError, match="no query images"):
+        extract_features(images, TinyBackbone(), out)
+    assert {path.name for path in out.parent.iterdir()} == {"pets"}
+
+
+def test_a_folder_is_no_place_for_a_file(folder, out):
+    out.mkdir()
+    for force in (False, True):
+        with pytest.raises(InputError, match=r"features.npz is a folder; give --out"):
+            extract_features(class_folders(folder), TinyBackbone(), out, force=force)
+    assert {path.name for path in out.parent.iterdir()} == {"pets", "features.npz"}
 
 
 def test_the_list_of_unreadable_images_goes_when_all_can_be_read(folder, out):
@@ -197,7 +214,58 @@ def test_a_folder_that_moved_keeps_its_features(folder, out, tmp_path):
     assert done.n_computed == 0
 
 
+def test_both_runtimes_give_the_same_features(folder, out, tmp_path):
+    pytest.importorskip("onnxruntime")
+    images = class_folders(folder)
+    for runtime, file in (("torch", out), ("onnxruntime", tmp_path / "onnx.npz")):
+        extract_features(images, TinyBackbone(), file, batch_size=3, runtime=runtime)
+    by_torch, by_onnx = read_features(out), read_features(tmp_path / "onnx.npz")
+    np.testing.assert_allclose(by_onnx.features, by_torch.features, rtol=1e-4)
+    assert by_onnx.made_with != by_torch.made_with
+    assert '"runtime": "onnxruntime"' in by_onnx.made_with
+
+
+def test_one_file_is_never_made_by_two_runtimes(folder, out):
+    pytest.importorskip("onnxruntime")
+    images = class_folders(folder)
+    with pytest.raises(StoppedError):
+        extract_features(images, TinyBackbone(), out, runtime="onnxruntime", progress=stop_after(8))
+    with pytest.raises(InputError, match="unfinished run with other runtime; add --force"):
+        extract_features(images, TinyBackbone(), out, runtime="torch")
+    extract_features(images, TinyBackbone(), out, runtime="onnxruntime")
+    # Once it is whole, it is what was asked for.
+    assert extract_features(images, TinyBackbone(), out, runtime="torch").n_computed == 0
+
+
 def test_a_place_that_cannot_be_written_is_named(folder, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="cannot make the folder"):
         extract_features(class_folders(folder), TinyBackbone(), tmp_path / "file/f.npz")
+
+
+def test_further_views_are_parts_of_the_training_images_and_resume_as_they_were(folder, out):
+    images, backbone = class_folders(folder), TinyBackbone()
+    n_train = len(images.split.train)
+    with pytest.raises(StoppedError):
+        extract_features(images, backbone, out, n_views=2, progress=stop_after(len(images) + 3))
+    extract_features(images, backbone, out, n_views=2)
+    views = read_features(out).views
+    assert views.of.tolist() == images.split.train.tolist() * 2
+    assert len(np.unique(views.features, axis=0)) == 2 * n_train  # no two are alike
+    whole = out.with_name("whole.npz")
+    extract_features(images, backbone, whole, n_views=2)
+    assert np.array_equal(read_features(whole).views.features, views.features)
+    with pytest.raises(InputError, match="other number of views"):
+        extract_features(images, backbone, out)
+
+
+def test_an_unreadable_image_has_no_views(folder, out):
+    images = class_folders(folder)
+    broken = int(images.split.train[0])
+    images.file(broken).write_bytes(b"no image")
+    extract_features(images, TinyBackbone(), out, n_views=1)
+    data = read_features(out)
+    assert [data.paths[row] for row in data.views.of] == [
+        images.paths[row] for row in images.split.train[1:]
+    ]
+    assert len(unreadable_list(out).read_text().splitlines()) == 1

@@ -14,6 +14,7 @@ from orbithash.training import (
     Interrupted,
     TensorBatches,
     TrainingSettings,
+    only_look,
     seeded,
     train,
 )
@@ -54,7 +55,7 @@ class Run:
             self.history = train(
                 network,
                 LOSSES[self.method](),
-                TensorBatches(self.inputs, self.labels, ShuffledBatches(24, 8)),
+                TensorBatches(only_look(self.inputs), self.labels, ShuffledBatches(24, 8)),
                 self.settings,
                 validate=validate,
                 after_epoch=self.epochs.append,

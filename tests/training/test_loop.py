@@ -5,7 +5,7 @@ from torch import nn
 
 from orbithash.data import ShuffledBatches
 from orbithash.errors import InputError
-from orbithash.training import TensorBatches, TrainingSettings, train
+from orbithash.training import TensorBatches, TrainingSettings, only_look, train
 from orbithash.training.optimization import scheduled_rate, warmed_up
 
 
@@ -28,7 +28,11 @@ def run(epochs: int = 30, **options):
     settings = TrainingSettings(epochs=epochs, learning_rate=0.05)
     batches = ShuffledBatches(40, 10)
     history = train(
-        network, TowardsLabels(), TensorBatches(images, labels, batches), settings, **options
+        network,
+        TowardsLabels(),
+        TensorBatches(only_look(images), labels, batches),
+        settings,
+        **options,
     )
     return network, history
 
@@ -68,7 +72,12 @@ def test_a_loss_that_is_no_longer_a_number_stops_the_training():
     network, images, labels = problem()
     settings = TrainingSettings(epochs=1, learning_rate=0.1)
     with pytest.raises(InputError, match="train with a lower rate"):
-        train(network, Broken(), TensorBatches(images, labels, ShuffledBatches(40, 10)), settings)
+        train(
+            network,
+            Broken(),
+            TensorBatches(only_look(images), labels, ShuffledBatches(40, 10)),
+            settings,
+        )
 
 
 @pytest.mark.parametrize(
@@ -92,7 +101,7 @@ def test_a_gradient_is_clipped_to_the_length_asked_for():
         epochs=1, learning_rate=1.0, optimizer="sgd", weight_decay=0.0, clip=1e-3
     )
     batches = ShuffledBatches(40, 40)
-    train(network, TowardsLabels(), TensorBatches(images, labels, batches), settings)
+    train(network, TowardsLabels(), TensorBatches(only_look(images), labels, batches), settings)
     moved = [p - before for p, before in zip(network.parameters(), start, strict=True)]
     length = sum(part.square().sum() for part in moved).sqrt().item()
     assert length == pytest.approx(1e-3, rel=1e-3)

@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from feature_files import clouds
-from orbithash.data import LabelledFeatures, Split
+from orbithash.data import LabelledFeatures, Split, Views
 from orbithash.errors import InputError
 from orbithash.evaluation import evaluate_encoder, mean_average_precision
 from orbithash.training import PRESETS, TrainingSettings, train_on_features
 
-QUICK = TrainingSettings(epochs=10, hidden=128, learning_rate=0.01)
+QUICK = TrainingSettings(epochs=10, hidden=128, learning_rate=0.01, validation=0.1)
 
 
 def data(**options) -> LabelledFeatures:
@@ -94,3 +94,20 @@ def test_the_rate_follows_the_size_of_the_batch():
     paper, default = PRESETS["paper"], PRESETS["default"]
     assert paper.for_batches_of(50).learning_rate == pytest.approx(paper.learning_rate / 2)
     assert default.for_batches_of(125).learning_rate == pytest.approx(default.learning_rate / 2)
+
+
+def test_views_of_training_images_are_learned_from_and_others_are_not():
+    source, vectors = data(), data().features
+    train, query = source.split.train, source.split.query
+    rng = np.random.default_rng(0)
+
+    def with_views(rows):
+        noisy = vectors[rows] + rng.normal(size=vectors[rows].shape).astype(np.float32)
+        return replace(source, views=Views(noisy, rows))
+
+    plain, theirs, ours = (
+        learn(source=each).encoder.embed(vectors)
+        for each in (source, with_views(query), with_views(train))
+    )
+    assert np.array_equal(plain, theirs)
+    assert not np.array_equal(plain, ours)

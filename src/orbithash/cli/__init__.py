@@ -13,8 +13,10 @@ from orbithash import __version__
 from orbithash.cli.demo import demo
 from orbithash.cli.encode import encode
 from orbithash.cli.evaluate import evaluate
+from orbithash.cli.export import export
 from orbithash.cli.features import features
 from orbithash.cli.listing import list_registries
+from orbithash.cli.reproduce import reproduce
 from orbithash.cli.train import train
 from orbithash.errors import HashingError
 
@@ -31,6 +33,8 @@ app.command("features")(features)
 app.command("train")(train)
 app.command("evaluate")(evaluate)
 app.command("encode")(encode)
+app.command("export")(export)
+app.command("reproduce")(reproduce)
 app.command("list")(list_registries)
 
 

@@ -18,6 +18,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from orbithash.cli.output import check_file_name
 from orbithash.errors import InputError
 
 
@@ -25,7 +26,7 @@ def features(
     source: Annotated[
         str,
         typer.Argument(
-            help="Folder of class folders, .csv of paths and labels, or a benchmark as NAME:FOLDER."
+            help="Folder of class folders, table (.csv, .parquet) or a benchmark as NAME:FOLDER."
         ),
     ],
     backbone: Annotated[
@@ -33,8 +34,16 @@ def features(
     ],
     out: Annotated[Path, typer.Option(help="File for the features, an .npz.")],
     weights: Annotated[
-        Path | None, typer.Option(help="The network's weights, a safetensors file.")
+        Path | None,
+        typer.Option(help="The network's weights, a safetensors file, if it does not bring them."),
     ] = None,
+    views: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Further views of each training image: mirrored, then random parts.",
+        ),
+    ] = 0,
     force: Annotated[
         bool, typer.Option("--force", help="Replace a file or unfinished run of other settings.")
     ] = False,
@@ -44,20 +53,21 @@ def features(
     Stopped in the middle, the same command goes on where it was. Images that cannot be read are
     left out and listed in a text file beside the features.
     """
-    if out.suffix.lower() != ".npz":
-        raise InputError(f"--out is {out}; give a file whose name ends in .npz")
+    check_file_name(out, suffix=".npz")
     from orbithash.data import ImageFiles, open_source  # --help must not wait for torch
     from orbithash.encoders.extract import extract_features, unreadable_list
     from orbithash.networks import load_photo_backbone
 
     images = open_source(source)
     if not isinstance(images, ImageFiles):
-        raise InputError(f"{source} has no image files; give a folder, a .csv or NAME:FOLDER")
+        raise InputError(f"{source} has no image files; give a folder, a table or NAME:FOLDER")
     network = load_photo_backbone(backbone, weights)
     console = Console()
     try:
         with progress_bar(console) as report:
-            done = extract_features(images, network, out, force=force, progress=report)
+            done = extract_features(
+                images, network, out, n_views=views, force=force, progress=report
+            )
     except KeyboardInterrupt:
         console.print("Stopped; the same command goes on from here.")
         raise

@@ -100,13 +100,18 @@ def check_replaceable(out: Path, *, contents: Set[str], force: bool) -> None:
 
 def check_new_file(out: Path, *, suffix: str, force: bool) -> None:
     """Raise unless `out` is a name for a new file, or may replace one."""
-    if out.suffix.lower() != suffix:
-        raise InputError(f"--out is {out}; give a file whose name ends in {suffix}")
-    if out.is_dir():
-        raise InputError(f"{out} is a folder; give --out another name")
+    check_file_name(out, suffix=suffix)
     if out.exists() and not force:
         raise InputError(f"{out} exists; add --force to replace it, or give --out another name")
     try:
         out.absolute().parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot write {out}: {error.strerror}; give --out another name") from None
+
+
+def check_file_name(out: Path, *, suffix: str) -> None:
+    """Raise unless `out` can be the name of a file of this kind."""
+    if out.is_dir():
+        raise InputError(f"--out is the folder {out}; give a file whose name ends in {suffix}")
+    if out.suffix.lower() != suffix:
+        raise InputError(f"--out is {out}; give a file whose name ends in {suffix}")

@@ -195,7 +195,7 @@ def train(
             backbone=backbone,
             weights=None if weights is None else str(weights),
         )
-        write_run(folder, trained.encoder, record, outcome(trained))
+        write_run(folder, trained.encoder, record, trained.outcome())
     console.print(summary(trained))
     if unreadable.reasons:
         console.print(f"{len(unreadable.reasons)} images could not be read, listed in:")
@@ -204,7 +204,7 @@ def train(
     print(f"  orbithash evaluate {out} {source} --out {out}-report")
 
 
-def train_head(source: str, *arguments: Any, **options: Any) -> "Trained":
+def train_head(source: str, *arguments: Any, **options: Any) -> "Trained[Any]":
     from orbithash.data import read_features
     from orbithash.encoders import FeatureEncoder
     from orbithash.evaluation import mean_average_precision
@@ -218,7 +218,7 @@ def train_head(source: str, *arguments: Any, **options: Any) -> "Trained":
 
 def fine_tune(
     source: str, backbone: str | None, weights: Path | None, *arguments: Any, **options: Any
-) -> "Trained":
+) -> "Trained[Any]":
     from orbithash.encoders import ImageEncoder
     from orbithash.evaluation import mean_average_precision
     from orbithash.networks import load_photo_backbone
@@ -240,18 +240,7 @@ def fine_tune(
     return train_on_images(images, network, *arguments, score=mean_average_precision, **options)
 
 
-def outcome(trained: "Trained") -> dict[str, Any]:
-    """What the run's scores.json holds: how training went, nothing of the queries."""
-    best = trained.best_epoch()
-    return {
-        "validation_map": best.validation_map if best else None,
-        "best_epoch": best.number if best else None,
-        "epochs": len(trained.history),
-        "seconds": round(trained.seconds, 3),
-    }
-
-
-def summary(trained: "Trained") -> str:
+def summary(trained: "Trained[Any]") -> str:
     best = trained.best_epoch()
     if best is None:
         return f"Fitted in {trained.seconds:.1f} s."

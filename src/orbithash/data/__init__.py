@@ -9,6 +9,7 @@ from orbithash.data.cub200_2011 import cub200_2011
 from orbithash.data.features import (
     LabelledFeatures,
     Vectors,
+    Views,
     read_features,
     read_vectors,
     write_features,
@@ -36,6 +37,7 @@ __all__ = [
     "ShuffledBatches",
     "Split",
     "Vectors",
+    "Views",
     "batches_by_labels",
     "check_trainable",
     "class_folders",

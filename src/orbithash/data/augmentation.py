@@ -9,7 +9,7 @@ from PIL import Image
 
 from orbithash.data.transforms import INTERPOLATIONS, read_rgb
 
-SMALLEST_AREA = 0.25  # of the image; less often misses what its label names
+SMALLEST_AREA = 0.35  # of the image; less often misses what its label names
 WIDEST = 4 / 3  # a part is at most so many times wider than high, or higher than wide
 
 
@@ -23,7 +23,7 @@ def read_training_view(
 ) -> UInt8[np.ndarray, "{crop} {crop} 3"]:
     """A random part of an image, resized to a square of `crop` pixels, every other time mirrored.
 
-    Decoding is that of `read_view`. The part has a quarter of the image's area or more. A view that
+    Decoding is that of `read_view`. The part has a third of the image's area or more. A view that
     warps the image to a square sees parts that are warped as much, give or take a third; one that
     keeps the image's shape sees parts that are nearly square. The same state of `rng` gives the
     same pixels, and reading takes the same number of draws from it whether it succeeds or not.

@@ -5,6 +5,8 @@ labels      int (n,), or bool or 0-1 (n, classes)
 train, query, database    int                      row numbers; the three may overlap
 paths       str (n,), optional                     the images they came from
 classes     str, optional                          the names of labels 0, 1, …
+views       float (v, d), optional                 further views of some of the images
+view_of     int (v,), with views                   the row that each is a view of
 made_with   str, optional                          how the file was made, for whoever made it
 """
 
@@ -22,6 +24,14 @@ from orbithash.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
+class Views:
+    """Features of further views of images, such as random parts of them, for training."""
+
+    features: Float32[np.ndarray, "v d"]
+    of: Int64[np.ndarray, " v"]  # the row that each is a view of
+
+
+@dataclass(frozen=True, eq=False)
 class LabelledFeatures:
     """Vectors in memory with what they show and how they are split."""
 
@@ -31,6 +41,7 @@ class LabelledFeatures:
     paths: tuple[str, ...] | None = None
     classes: tuple[str, ...] | None = None
     made_with: str = ""
+    views: Views | None = None
 
     def __len__(self) -> int:
         return len(self.features)
@@ -65,10 +76,11 @@ def read_features(file: Path) -> LabelledFeatures:
         classes = checked_strings("classes", arrays.get("classes"))
         if classes is not None:
             check_labels(labels, classes, n_images=len(features))
+        views = checked_views(arrays, features)
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
     made_with = str(arrays.get("made_with", ""))
-    return LabelledFeatures(features, labels, split, paths, classes, made_with)
+    return LabelledFeatures(features, labels, split, paths, classes, made_with, views)
 
 
 def read_vectors(file: Path) -> Vectors:
@@ -104,6 +116,8 @@ def write_features(data: LabelledFeatures, file: Path) -> None:
         arrays["paths"] = np.array(data.paths)
     if data.classes is not None:
         arrays["classes"] = np.array(data.classes)
+    if data.views is not None:
+        arrays |= {"views": data.views.features, "view_of": data.views.of}
     if data.made_with:
         arrays["made_with"] = np.array(data.made_with)
     with whole_file(file) as opened:
@@ -192,3 +206,25 @@ def checked_strings(name: str, strings: Shaped[np.ndarray, "..."] | None) -> tup
             f"{name} is {strings.dtype} of shape {strings.shape}; it must be a list of strings"
         )
     return tuple(strings.tolist())
+
+
+def checked_views(
+    arrays: dict[str, np.ndarray], features: Float32[np.ndarray, "n d"]
+) -> Views | None:
+    if "views" not in arrays and "view_of" not in arrays:
+        return None
+    if "views" not in arrays or "view_of" not in arrays:
+        raise InputError("of the arrays views and view_of one is missing; save both or none")
+    try:
+        views = checked_features(arrays["views"])
+    except InputError as error:
+        raise InputError(f"of the further views, {error}") from None
+    of = checked_rows("view_of", arrays["view_of"])
+    if views.shape != (len(of), features.shape[1]):
+        raise InputError(
+            f"views have the shape {views.shape} for {len(of)} rows in view_of and "
+            f"{features.shape[1]} dimensions; give one row of as many dimensions for each"
+        )
+    if of.min() < 0 or of.max() >= len(features):
+        raise InputError(f"view_of names rows that do not exist; there are {len(features)}")
+    return Views(views, of)

@@ -1,33 +1,36 @@
 """A backbone's features of many image files, as one file that can be fitted and trained on."""
 
 import logging
-import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
-import torch
-from jaxtyping import Float32, UInt8
 
-from orbithash.data import ImageFiles, LabelledFeatures, Split, read_features, write_features
-from orbithash.data.transforms import read_view
+from orbithash.data import (
+    ImageFiles,
+    LabelledFeatures,
+    Split,
+    Views,
+    read_features,
+    write_features,
+)
 from orbithash.data.whole_file import whole_file
+from orbithash.encoders.describe_files import describe_files
 from orbithash.encoders.fingerprint import fingerprint
-from orbithash.encoders.read_ahead import read_ahead
+from orbithash.encoders.readings import Reading, list_readings, take
+from orbithash.encoders.runtime import choose_runtime, run_by
 from orbithash.encoders.shards import Shard, ShardFolder, changed_settings
-from orbithash.errors import InputError, UnreadableImageError
+from orbithash.errors import InputError
 from orbithash.networks import PhotoBackbone
 
 logger = logging.getLogger(__name__)
 
 SHARD_SIZE = 256  # images that a killed run may have to read again
-
-Pixels = UInt8[np.ndarray, "height width 3"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Extraction:
     """What a run did."""
 
     n_images: int  # rows in the file
-    n_computed: int  # of them in this run, and not found from an earlier one
+    n_computed: int  # images and views in this run, and not found from an earlier one
     n_unreadable: int  # images that are left out
     seconds: float
 
@@ -45,8 +48,10 @@ def extract_features(
     backbone: PhotoBackbone,
     out: Path,
     *,
+    n_views: int = 0,
     force: bool = False,
     batch_size: int = 32,
+    runtime: str | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Extraction:
     """Write the features of all images, with labels and split, to the file `out`.
@@ -56,20 +61,40 @@ def extract_features(
     left as it is, and one that holds anything else is replaced only with `force`.
 
     Images that cannot be read are left out of features, labels and split, and are listed in
-    `unreadable_list(out)`. `progress` is told how many images are done, and of how many.
+    `unreadable_list(out)`. With `n_views` the file also has so many further views of each training
+    image: its mirror image, then random parts of it. `progress` is told how many images and
+    views are done, and of how many. The network is run by torch or onnxruntime, one of them for
+    the whole file; unless `runtime` says which, `choose_runtime` does.
     """
     started = time.perf_counter()
-    made_with = fingerprint(images, backbone)
+    if out.is_dir():
+        raise InputError(f"{out} is a folder; give --out the name of a file")
+    readings = list_readings(images, n_views=n_views)
+    runtime = runtime or choose_runtime(backbone, n_images=len(readings))
+    made_with = fingerprint(images, backbone, runtime=runtime, n_views=n_views)
     if out.exists() and not force:
         n_images = len(finished(out, made_with))
         return Extraction(n_images, 0, len(images) - n_images, time.perf_counter() - started)
 
     shards = ShardFolder(out.with_name(out.name + ".partial"), made_with=made_with, force=force)
-    n_computed = fill(shards, images, backbone, batch_size=batch_size, progress=progress)
-    everything = joined([shards.read(number) for number in range(n_shards(images))])
+    n_computed = fill(
+        shards,
+        readings,
+        images,
+        backbone,
+        runtime=runtime,
+        batch_size=batch_size,
+        progress=progress,
+    )
+    everything = joined([shards.read(number) for number in range(n_shards(readings))])
+    try:
+        data = labelled(images, readings, everything, made_with)
+    except InputError:
+        # Nothing to go on with: once the files are mended they must be read again.
+        shards.remove()
+        raise
     unreadable = list_unreadable(images, everything)
     write_unreadable(unreadable, out)
-    data = labelled(images, everything, made_with)
     write_features(data, out)
     shards.remove()
     return Extraction(len(data), n_computed, len(unreadable), time.perf_counter() - started)
@@ -84,7 +109,8 @@ def finished(out: Path, made_with: str) -> LabelledFeatures:
     """The features that are already there, if they are the ones asked for."""
     try:
         data = read_features(out)
-        changed = changed_settings(data.made_with or "{}", made_with)
+        # Features of another runtime are the same but for their last digits.
+        changed = changed_settings(data.made_with or "{}", made_with, besides={"runtime"})
     except InputError as error:
         raise InputError(
             f"{out} exists and holds something else ({error}); add --force to replace it, "
@@ -100,49 +126,44 @@ def finished(out: Path, made_with: str) -> LabelledFeatures:
 
 def fill(
     shards: ShardFolder,
+    readings: list[Reading],
     images: ImageFiles,
     backbone: PhotoBackbone,
     *,
+    runtime: str,
     batch_size: int,
     progress: Callable[[int, int], None],
 ) -> int:
-    """Compute the shards that are not there yet; return how many images gave features."""
-    missing = [number for number in range(n_shards(images)) if number not in shards]
-    rows = {number: shard_rows(images, number) for number in missing}
-    done = len(images) - sum(len(part) for part in rows.values())
-    progress(done, len(images))
-    backbone.eval()
-    backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    contents = read_ahead(
-        (images.file(row) for number in missing for row in rows[number]),
-        partial(read_view, **asdict(backbone.view)),
-        n_threads=min(8, os.cpu_count() or 1),
-        n_ahead=4 * batch_size,
+    """Compute the shards that are not there yet; return how many readings gave features."""
+    missing = [number for number in range(n_shards(readings)) if number not in shards]
+    wanted = {
+        number: readings[number * SHARD_SIZE : (number + 1) * SHARD_SIZE] for number in missing
+    }
+    done = len(readings) - sum(len(part) for part in wanted.values())
+    progress(done, len(readings))
+    if not missing:
+        return 0
+    # Batches end where shards do, so that stopping a run cannot change the last digits.
+    sizes = {number: batch_sizes(len(wanted[number]), batch_size) for number in missing}
+    parts = describe_files(
+        (reading for number in missing for reading in wanted[number]),
+        partial(take, images=images, view=backbone.view),
+        run_by(runtime, backbone, side=backbone.view.crop),
+        n_features=backbone.n_features,
+        batch_sizes=[size for number in missing for size in sizes[number]],
     )
     n_computed = 0
-    with closing(contents):
+    with closing(parts):
         for number in missing:
-            # Batches end where shards do, so that stopping a run cannot change the last digits.
-            parts = []
-            for batch in batches(islice(contents, len(rows[number])), batch_size):
-                parts.append(described(batch, backbone))
-                done += len(batch)
-                progress(done, len(images))
-            shard = joined(parts)
+            batches = []
+            for batch in islice(parts, len(sizes[number])):
+                batches.append(batch)
+                done += len(batch.readable)
+                progress(done, len(readings))
+            shard = joined(batches)
             shards.write(number, shard)
             n_computed += len(shard.features)
     return n_computed
-
-
-def described(batch: list[Pixels | UnreadableImageError], backbone: PhotoBackbone) -> Shard:
-    pixels = [item for item in batch if isinstance(item, np.ndarray)]
-    return Shard(
-        features=features_of(backbone, np.stack(pixels))
-        if pixels
-        else np.empty((0, backbone.n_features), np.float32),
-        readable=np.array([isinstance(item, np.ndarray) for item in batch]),
-        reasons=tuple(item.reason for item in batch if isinstance(item, UnreadableImageError)),
-    )
 
 
 def joined(shards: list[Shard]) -> Shard:
@@ -153,19 +174,11 @@ def joined(shards: list[Shard]) -> Shard:
     )
 
 
-@torch.inference_mode()
-def features_of(
-    backbone: PhotoBackbone, pixels: UInt8[np.ndarray, "n height width 3"]
-) -> Float32[np.ndarray, "n d"]:
-    device = next(backbone.parameters()).device
-    # Channels already come last in memory, as convolutions on a processor like it best.
-    batch = torch.from_numpy(pixels).to(device).permute(0, 3, 1, 2).float()
-    return np.asarray(backbone(batch).cpu().numpy())
-
-
-def labelled(images: ImageFiles, shard: Shard, made_with: str) -> LabelledFeatures:
+def labelled(
+    images: ImageFiles, readings: list[Reading], shard: Shard, made_with: str
+) -> LabelledFeatures:
     """The features with the labels and the split of the images that could be read."""
-    readable = shard.readable
+    readable = shard.readable[: len(images)]
     if not readable.any():
         raise InputError(
             f"none of the {len(images)} images in {images.root} can be read; the first: "
@@ -174,19 +187,26 @@ def labelled(images: ImageFiles, shard: Shard, made_with: str) -> LabelledFeatur
     new_row = np.cumsum(readable) - 1
     parts = (images.split.train, images.split.query, images.split.database)
     labels = images.labels[readable]
+    n_readable = np.count_nonzero(readable)
+    rows = np.array([reading.row for reading in readings], dtype=np.int64)
+    view_of = rows[len(images) :][shard.readable[len(images) :]]
+    # An image that could be read only some of the time has no row that its views could be of.
+    kept = readable[view_of]
+    views = Views(shard.features[n_readable:][kept], new_row[view_of[kept]])
     return LabelledFeatures(
-        features=shard.features,
+        features=shard.features[:n_readable],
         labels=labels.astype(np.int64) if labels.ndim == 1 else labels.astype(bool),
         split=Split(*(new_row[part[readable[part]]] for part in parts)),
         paths=tuple(images.paths[row] for row in np.flatnonzero(readable)),
         classes=images.classes,
         made_with=made_with,
+        views=views if len(views.of) else None,
     )
 
 
 def list_unreadable(images: ImageFiles, shard: Shard) -> list[tuple[str, str]]:
-    rows = np.flatnonzero(~shard.readable)
-    return [(images.paths[row], why) for row, why in zip(rows, shard.reasons, strict=True)]
+    rows = np.flatnonzero(~shard.readable[: len(images)])
+    return [(images.paths[row], why) for row, why in zip(rows, shard.reasons, strict=False)]
 
 
 def write_unreadable(unreadable: list[tuple[str, str]], out: Path) -> None:
@@ -199,16 +219,14 @@ def write_unreadable(unreadable: list[tuple[str, str]], out: Path) -> None:
         file.writelines(f"{path}\t{reason}\n".encode() for path, reason in unreadable)
 
 
-def n_shards(images: ImageFiles) -> int:
-    return -(-len(images) // SHARD_SIZE)
+def n_shards(readings: list[Reading]) -> int:
+    return -(-len(readings) // SHARD_SIZE)
 
 
-def shard_rows(images: ImageFiles, number: int) -> range:
-    return range(number * SHARD_SIZE, min(len(images), (number + 1) * SHARD_SIZE))
+def batch_sizes(n_images: int, batch_size: int) -> list[int]:
+    """As many full batches as there are, and the rest.
 
-
-def batches(
-    items: Iterator[Pixels | UnreadableImageError], size: int
-) -> Iterator[list[Pixels | UnreadableImageError]]:
-    while batch := list(islice(items, size)):
-        yield batch
+    >>> batch_sizes(10, 4)
+    [4, 4, 2]
+    """
+    return [min(batch_size, n_images - start) for start in range(0, n_images, batch_size)]

@@ -13,17 +13,21 @@ from orbithash.data import ImageFiles
 from orbithash.networks import PhotoBackbone
 
 
-def fingerprint(images: ImageFiles, backbone: PhotoBackbone) -> str:
-    """The backbone, its weights, its view, and the images with labels and split, as JSON.
+def fingerprint(
+    images: ImageFiles, backbone: PhotoBackbone, *, runtime: str, n_views: int = 0
+) -> str:
+    """The backbone, its weights, its views, what runs it, and the images with labels and split.
 
     An image counts as changed when its size in bytes or its time of change differs; its folder may
-    have moved. The weights count by value, wherever they came from.
+    have moved. The weights count by value, wherever they came from. It is an object in JSON.
     """
     return json.dumps(
         {
             "backbone": {"type": type(backbone).__name__, **backbone.arguments},
             "weights": digest_of_weights(backbone),
             "view": asdict(backbone.view),
+            "number of views": n_views,
+            "runtime": runtime,
             "images": digest_of_images(images),
         }
     )

@@ -38,7 +38,7 @@ def write_encoder(encoder: FeatureEncoder | ImageEncoder, file: Path) -> None:
         }
     elif isinstance(model, FeatureHead):
         arrays = weights_of(model)
-        names = ("n_features", "n_bits", "hidden", "dropout")
+        names = ("n_features", "n_bits", "hidden", "dropout", "batch_norm")
         description = {"head": {name: getattr(model, name) for name in names}}
     else:
         description = {"hasher": take_apart(model, "", arrays)}

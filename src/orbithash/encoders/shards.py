@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,8 +82,8 @@ class ShardFolder:
             )
 
 
-def changed_settings(before: str, now: str) -> str:
-    """The names of the settings that differ, as a phrase; empty if none does.
+def changed_settings(before: str, now: str, *, besides: Set[str] = frozenset()) -> str:
+    """The names of the settings that differ, as a phrase; empty if none does, or `besides` alone.
 
     >>> changed_settings('{"backbone": "a", "view": 1}', '{"backbone": "b", "view": 1}')
     'backbone'
@@ -91,4 +92,6 @@ def changed_settings(before: str, now: str) -> str:
         old = dict(json.loads(before))
     except (TypeError, ValueError):  # somebody else's note
         old = {}
-    return " and ".join(name for name, value in json.loads(now).items() if old.get(name) != value)
+    settings = json.loads(now).items()
+    changed = [name for name, value in settings if old.get(name) != value and name not in besides]
+    return " and ".join(changed)

@@ -15,7 +15,7 @@ from orbithash.data import ClassBalancedBatches, LabelledImages
 from orbithash.hashers import HASHERS
 from orbithash.losses import LOSSES
 from orbithash.networks import BACKBONES, HashingNetwork, embed
-from orbithash.training import Epoch, TensorBatches, TrainingSettings, seeded, train
+from orbithash.training import Epoch, TensorBatches, TrainingSettings, only_look, seeded, train
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,9 @@ def deep_codes(
             network,
             LOSSES[method](margin=settings.margin),
             TensorBatches(
-                images[torch.from_numpy(dataset.split.train)], torch.from_numpy(labels), batches
+                only_look(images[torch.from_numpy(dataset.split.train)]),
+                torch.from_numpy(labels),
+                batches,
             ),
             TrainingSettings(epochs=settings.epochs, learning_rate=settings.learning_rate),
             after_epoch=after_epoch,

@@ -24,7 +24,9 @@ def as_words(codes: UInt8[np.ndarray, "n bytes"]) -> UInt64[np.ndarray, "words n
     """
     padding = -codes.shape[1] % WORD_BYTES
     # Without padding, codes of one word are not even copied.
-    whole = np.pad(codes, ((0, 0), (0, padding))) if padding else np.ascontiguousarray(codes)
+    whole = np.ascontiguousarray(codes)
+    if padding:
+        whole = np.pad(whole, ((0, 0), (0, padding)))
     # Which byte lands where in a word does not matter: popcount adds them all. Arrays that are
     # read-only or not aligned would be other types to numba, for which it compiles anew.
     return np.require(whole.view(np.uint64).T, requirements=["C", "ALIGNED", "WRITEABLE"])

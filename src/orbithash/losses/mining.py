@@ -39,7 +39,7 @@ class MinedTripletLoss(nn.Module, ABC):
             (`mean`), of those within the margin (`active`), or of the anchors (`anchor`).
     """
 
-    def __init__(self, *, margin: float | None = None, reduction: str = "mean") -> None:
+    def __init__(self, *, margin: float | None = None, reduction: str = "active") -> None:
         super().__init__()
         if reduction not in REDUCTIONS:
             raise InputError(f"reduction must be one of {', '.join(REDUCTIONS)}; got {reduction!r}")
@@ -88,7 +88,7 @@ class HardNegativeTripletLoss(MinedTripletLoss):
     """
 
     def __init__(
-        self, *, margin: float | None = None, reduction: str = "mean", negatives: int = 4
+        self, *, margin: float | None = None, reduction: str = "active", negatives: int = 4
     ) -> None:
         super().__init__(margin=margin, reduction=reduction)
         if negatives < 1:

@@ -6,6 +6,7 @@ from orbithash.training.distributed import ALONE, Processes, joined_processes
 from orbithash.training.epoch import Epoch
 from orbithash.training.interruption import Interrupted, interruption
 from orbithash.training.log import log_to, read_log
+from orbithash.training.looks import only_look
 from orbithash.training.loop import train
 from orbithash.training.on_features import train_on_features
 from orbithash.training.on_images import train_on_images
@@ -30,6 +31,7 @@ __all__ = [
     "interruption",
     "joined_processes",
     "log_to",
+    "only_look",
     "read_log",
     "seeded",
     "train",

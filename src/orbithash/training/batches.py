@@ -1,4 +1,4 @@
-"""Where the loop's batches come from: rows of a tensor here, image files in `image_batches`."""
+"""Where the loop's batches come from: tensors in memory here, image files in `image_batches`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from jaxtyping import Float, Int64, Shaped
 from torch import Tensor
 
 from orbithash.training.distributed import ALONE, Processes
+from orbithash.training.looks import Looks
 
 
 @runtime_checkable
@@ -44,9 +45,9 @@ class BatchSource(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class TensorBatches:
-    """Batches of what is in memory: features, or tiny images."""
+    """Batches of what is held in memory; `batches` names positions in `looks`."""
 
-    inputs: Float[Tensor, "n ..."]
+    looks: Looks
     labels: Shaped[Tensor, "n *classes"]
     batches: Batcher
     processes: Processes = ALONE
@@ -55,6 +56,7 @@ class TensorBatches:
         return len(self.batches)
 
     def __call__(self, epoch: int, first: int = 0) -> Iterator[Batch]:
-        for rows in islice(self.batches(epoch), first, None):
-            share = torch.from_numpy(rows[self.processes.share(len(rows))])
-            yield Batch(self.inputs[share], self.labels[share])
+        for number, rows in islice(enumerate(self.batches(epoch)), first, None):
+            share = self.processes.share(len(rows))
+            inputs = self.looks.draw(rows, epoch, number)[share]
+            yield Batch(inputs, self.labels[torch.from_numpy(rows[share])])

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float32
+from jaxtyping import Float32, Int64
 
 from orbithash.codes import binarize, check_n_bits, pack
 from orbithash.data import LabelledFeatures
@@ -19,6 +19,7 @@ from orbithash.training.batches import TensorBatches
 from orbithash.training.checkpoint import Checkpoints
 from orbithash.training.distributed import ALONE, Processes
 from orbithash.training.epoch import Epoch
+from orbithash.training.looks import Looks, only_look, several_looks
 from orbithash.training.loop import train
 from orbithash.training.methods import check_method, make_hasher
 from orbithash.training.preparation import Labels, prepare, run_settings
@@ -45,22 +46,22 @@ def train_on_features(
     checkpoints: Checkpoints | None = None,
     stopping: Callable[[], bool] = lambda: False,
     processes: Processes = ALONE,
-) -> Trained:
+) -> Trained[FeatureEncoder]:
     """Learn codes of `n_bits` from the training rows by any loss or hasher.
 
     Queries are never looked at. A loss chooses its epoch by `score` on training rows held out,
     which ask for those that train; a hasher chooses nothing and learns from all training rows.
     The seed decides the rows held out, the start and the batches, never the method: two losses
-    with one seed begin at the same weights and see the same rows in the same order.
+    with one seed begin at the same weights and see the same rows in the same order. Where the data
+    have further views of an image, each batch shows one of its looks, drawn by chance; hashers see
+    every image as it is encoded.
     """
     check_method(method)
     check_n_bits(n_bits)
     started = time.perf_counter()
-    features, labels = data.features[data.split.train], data.labels[data.split.train]
     if method in LOSSES:
         head, history = train_head(
-            features,
-            labels,
+            data,
             method,
             n_bits,
             settings,
@@ -78,7 +79,11 @@ def train_on_features(
     else:
         if init is not None:
             raise InputError(f"{method} is fitted in one go and cannot start from another run")
-        encoder, history = fit_hasher(features, labels, method, n_bits, options or {}, seed), []
+        rows = data.split.train
+        hasher = fit_hasher(
+            data.features[rows], data.labels[rows], method, n_bits, options or {}, seed
+        )
+        encoder, history = hasher, []
     return Trained(encoder, tuple(history), time.perf_counter() - started)
 
 
@@ -102,8 +107,7 @@ def fit_hasher(
 
 
 def train_head(
-    features: Float32[np.ndarray, "n d"],
-    labels: Labels,
+    data: LabelledFeatures,
     method: str,
     n_bits: int,
     settings: TrainingSettings,
@@ -119,13 +123,17 @@ def train_head(
     processes: Processes,
 ) -> tuple[FeatureHead, list[Epoch]]:
     """Train a network on features with a loss, and keep its best epoch."""
-    prepared = prepare(labels, method, n_bits, settings, options=options, seed=seed)
+    features = data.features[data.split.train]
+    prepared = prepare(
+        data.labels[data.split.train], method, n_bits, settings, options=options, seed=seed
+    )
     labels, rest, held_out = prepared.labels, prepared.rest, prepared.held_out
     inputs, targets = torch.from_numpy(features), torch.from_numpy(labels)
+    looks = looks_at(data, data.split.train[rest], seed=seed)
     with seeded(seed):
         head = start_head(inputs[rest], n_bits, settings, init)
         made_with = run_settings(method, n_bits, settings, options, seed) | {
-            "features": digest_of_arrays(features, labels),
+            "features": digest_of_arrays(features, labels, looks.inputs.numpy()),
             "init": None if init is None else digest_of_weights(head),
         }
 
@@ -138,7 +146,7 @@ def train_head(
         history = train(
             head,
             prepared.loss,
-            TensorBatches(inputs[rest], targets[rest], prepared.batches, processes),
+            TensorBatches(looks, targets[rest], prepared.batches, processes),
             settings.for_batches_of(prepared.batches.batch_size),
             validate=validate if len(held_out) else None,
             after_epoch=after_epoch,
@@ -150,6 +158,19 @@ def train_head(
     return head, history
 
 
+def looks_at(data: LabelledFeatures, rows: Int64[np.ndarray, " n"], *, seed: int) -> Looks:
+    """What training sees of these rows: their features, and further views where there are any."""
+    inputs = torch.from_numpy(data.features[rows])
+    if data.views is None:
+        return only_look(inputs)
+    position = np.full(len(data), -1)
+    position[rows] = np.arange(len(rows))
+    owners = position[data.views.of]
+    kept = owners >= 0  # views of images that are held out teach nothing
+    views = torch.from_numpy(data.views.features[kept])
+    return several_looks(inputs, views, owners[kept], seed=seed)
+
+
 def start_head(
     features: Float32[torch.Tensor, "n d"],
     n_bits: int,
@@ -158,14 +179,20 @@ def start_head(
 ) -> FeatureHead:
     """A head at a random start, or at the weights of another run's."""
     n_features = features.shape[1]
-    head = FeatureHead(n_features, n_bits, hidden=settings.hidden, dropout=settings.dropout)
+    head = FeatureHead(
+        n_features,
+        n_bits,
+        hidden=settings.hidden,
+        dropout=settings.dropout,
+        batch_norm=settings.batch_norm,
+    )
     if init is None:
         head.standardise(features)
         return head
     if not isinstance(init.model, FeatureHead):
         raise InputError("the run to start from holds a hasher; give one that was trained")
     theirs = init.model
-    for name in ("n_features", "n_bits", "hidden"):
+    for name in ("n_features", "n_bits", "hidden", "batch_norm"):
         if getattr(theirs, name) != getattr(head, name):
             raise InputError(
                 f"the run to start from has {name}={getattr(theirs, name)}, but here it is "

@@ -60,7 +60,7 @@ def train_on_images(
     checkpoints: Checkpoints | None = None,
     stopping: Callable[[], bool] = lambda: False,
     processes: Processes = ALONE,
-) -> Trained:
+) -> Trained[ImageEncoder]:
     """Fine-tune the backbone with a new hash layer on the training images, by any loss.
 
     Queries are never looked at: the epoch is chosen by `score` on training images held out, which

@@ -11,7 +11,7 @@ from orbithash.errors import InputError
 class TrainingSettings:
     """What training needs besides data, a method and a seed."""
 
-    epochs: int = 150
+    epochs: int = 100
     batch_size: int = 500  # less where that is more than a quarter of the images
     images_per_class: int = 5  # in a batch; more where there are too few classes to fill it
 
@@ -24,7 +24,8 @@ class TrainingSettings:
     reduction: str | None = None  # of the losses that add up triplets; None: each one's own
 
     hidden: int = 1024  # units between features and bits; 0: none, as in the paper
-    dropout: float = 0.5  # of the hidden units
+    dropout: float = 0.2  # of the hidden units
+    batch_norm: bool = True  # after the hidden layer and before the sigmoid
     memory: int = 0  # recent embeddings that lengthen the rank lists
 
     warmup: float = 0.0  # epochs, or parts of one, in which the rate grows from 0
@@ -33,7 +34,7 @@ class TrainingSettings:
     bias_rate: float = 1.0  # of biases, times their layer's
     precision: str = "float32"  # or bfloat16: of the network while it trains
 
-    validation: float = 0.1  # share of the training images held out; 0: the last epoch is kept
+    validation: float = 0.0  # share of the training images held out; 0: the last epoch is kept
     validate_every: int = 5  # epochs
     patience: int = 10  # validations without a better one before training stops
 
@@ -91,6 +92,7 @@ PRESETS: dict[str, TrainingSettings] = {
         weight_decay=5e-4,
         reduction="anchor",
         hidden=0,
+        batch_norm=False,
         patience=30,  # all epochs: what is best may come after the rate has fallen
     ),
 }
@@ -106,9 +108,10 @@ IMAGE_PRESETS: dict[str, TrainingSettings] = {
         clip=5.0,
         new_layer_rate=10.0,
         hidden=0,
+        validation=0.1,
         validate_every=2,
         patience=5,
     ),
     # As BVLC trained GoogLeNet, biases learn at twice the rate.
-    "paper": replace(PRESETS["paper"], bias_rate=2.0),
+    "paper": replace(PRESETS["paper"], bias_rate=2.0, validation=0.1),
 }

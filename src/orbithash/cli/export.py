@@ -1,0 +1,25 @@
+"""`orbithash export`: the encoder for other runtimes."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from orbithash.cli.output import check_new_file
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="Folder that `train` wrote.")],
+    out: Annotated[Path, typer.Option(help="File for the model, an .onnx.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace an earlier file.")] = False,
+) -> None:
+    """Write the encoder as ONNX: images or features in, embeddings out; above 0.5 a bit is set."""
+    check_new_file(out, suffix=".onnx", force=force)
+    from orbithash.encoders import load  # --help must not wait for torch
+    from orbithash.encoders.export import export_encoder
+
+    encoder = load(run)
+    export_encoder(encoder, out)
+    Console().print(f"An encoder of {encoder.n_bits} bits as ONNX:", style="bold")
+    print(f"  {out}")

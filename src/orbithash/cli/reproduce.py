@@ -1,0 +1,208 @@
+"""`orbithash reproduce`: tables of the paper beside what it prints."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from orbithash.cli.features import progress_bar
+from orbithash.errors import InputError
+
+if TYPE_CHECKING:
+    from orbithash.experiments.plan import Run
+    from orbithash.experiments.sources import Progress as SourceProgress
+    from orbithash.experiments.table import Results
+    from orbithash.experiments.time_left import TimeLeft
+    from orbithash.experiments.workers import Event, Tell
+
+
+def reproduce(
+    tables: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TABLE...",
+            help="main, ablation, selection, gamma, curves, claim or shallow; several share runs.",
+        ),
+    ],
+    source: Annotated[
+        list[str],
+        typer.Option(
+            help="Features (.npz) or images, may be repeated; NAME=SOURCE gives it a name, and "
+            "voc2007…, cub200_2011…, stanford_dogs… or sun397… bring the paper's figures."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for runs and tables; begun ones go on.")],
+    bits: Annotated[
+        str | None, typer.Option(help="Code lengths, as 16,32,48,64; else the table's own.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of every method, from seeds 0, 1, …")] = 5,
+    frozen: Annotated[
+        bool, typer.Option("--frozen", help="On images: train on a fixed backbone's features.")
+    ] = False,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Passes over the training rows, for every loss.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at once, sharing the cores.")] = 1,
+    backbone: Annotated[
+        str, typer.Option(help="Network that describes images; see: orbithash list.")
+    ] = "googlenet",
+    weights: Annotated[
+        Path | None, typer.Option(help="The network's weights, a safetensors file.")
+    ] = None,
+    views: Annotated[
+        int, typer.Option(min=0, help="Further views of each training image, as features has them.")
+    ] = 4,
+) -> None:
+    """Make tables of the paper again, beside the figures it prints.
+
+    Every run is kept in a folder of its own: stopped in any way, the same command goes on, and
+    what is done is never done again. Queries choose nothing; they are asked at the end of a run.
+    """
+    lengths = code_lengths(bits)
+    from orbithash.experiments.declarations import read_table  # --help must not wait for torch
+    from orbithash.experiments.reproduce import make_plan
+    from orbithash.experiments.reproduce import reproduce as make_tables
+    from orbithash.experiments.run import find_finished
+    from orbithash.experiments.sources import Extractor, prepare_sources
+    from orbithash.experiments.time_left import TimeLeft
+
+    declared = [read_table(name) for name in dict.fromkeys(tables)]
+    make_folder(out)
+    console = Console()
+    extractor = Extractor(backbone, weights, n_views=views)
+    with extraction_progress(console) as report:
+        sources = prepare_sources(source, out, frozen=frozen, extractor=extractor, progress=report)
+    plan = make_plan(declared, sources, bits=lengths, n_seeds=seeds, epochs=epochs)
+    runs = plan.runs()
+    time_left = TimeLeft(runs, jobs=jobs)
+    for run in runs:
+        if done := find_finished(run, out):
+            time_left.took(run, done.seconds)
+    try:
+        with run_progress(console, len(runs), time_left) as tell:
+            made = make_tables(plan, out, jobs=jobs, tell=tell)
+    except KeyboardInterrupt:
+        console.print("Stopped; the same command goes on from here.")
+        raise
+    for results in made.results:
+        console.print(as_table(results))
+    console.print("Tables with the paper's figures and the tests:", style="bold")
+    for results in made.results:
+        print(f"  {out / results.table.name / 'table.md'}")
+    if made.failures:
+        for failed, reason in made.failures.items():
+            print(f"orbithash: {failed} failed: {reason}", file=sys.stderr)
+        raise typer.Exit(1)
+
+
+def code_lengths(bits: str | None) -> tuple[int, ...] | None:
+    """Numbers with commas between.
+
+    >>> code_lengths("16,32")
+    (16, 32)
+    """
+    if bits is None:
+        return None
+    try:
+        return tuple(int(number) for number in bits.split(","))
+    except ValueError:
+        raise InputError(f"--bits is {bits!r}; give numbers with commas, as 16,32") from None
+
+
+def make_folder(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write {out}: {error.strerror}; give --out another name") from None
+
+
+@contextmanager
+def extraction_progress(console: Console) -> Iterator["SourceProgress"]:
+    """A bar over the images of each source that has any, from its first word on."""
+    with ExitStack() as stack:
+        bars = {}
+
+        def report(name: str, done: int, total: int) -> None:
+            if name not in bars:
+                stack.close()  # the bar of the source before
+                bars[name] = stack.enter_context(progress_bar(console))
+            bars[name](done, total)
+
+        yield report
+
+
+@contextmanager
+def run_progress(console: Console, total: int, time_left: "TimeLeft") -> Iterator["Tell"]:
+    """A bar over the runs, with those under way and the time that is left."""
+    columns = (
+        TextColumn("Runs"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[left]}"),
+        TextColumn("{task.fields[under_way]}", style="dim"),
+    )
+    with Progress(*columns, console=console) as bar:
+        done = total - len(time_left.waiting)
+        task = bar.add_task("runs", total=total, completed=done, left="", under_way="")
+        under_way: dict[str, int] = {}
+
+        def tell(run: "Run", event: "Event") -> None:
+            under_way[str(run)] = event.epochs
+            time_left.reached(run, event.epochs)
+            if event.is_end:
+                del under_way[str(run)]
+                bar.advance(task)
+            if event.seconds is not None:
+                time_left.took(run, event.seconds)
+            elif event.failure is not None:
+                time_left.ended(run)
+            seconds = time_left.estimate()
+            bar.update(
+                task,
+                left="" if seconds is None else f"about {in_words(seconds)} left",
+                under_way=" · ".join(
+                    f"{name}, epoch {epoch}" if epoch else name for name, epoch in under_way.items()
+                ),
+            )
+
+        yield tell
+
+
+def in_words(seconds: float) -> str:
+    """A time as one would say it.
+
+    >>> in_words(42), in_words(1000), in_words(9000)
+    ('42 s', '17 min', '2 h 30 min')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+
+
+def as_table(results: "Results") -> Table:
+    """The means, the best of each column in bold."""
+    table = Table(title=results.table.title, title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("method", no_wrap=True)
+    for name, n_bits in results.columns:
+        table.add_column(f"{results.source(name).shown}\n{n_bits} bits", justify="right")
+    for place, line in enumerate(results.table.lines):
+        if place and line.in_paper != results.table.lines[place - 1].in_paper:
+            table.add_section()
+            table.add_row("[dim]not in the paper[/dim]")
+        cells = [line.shown]
+        for column in results.columns:
+            cell = results.cells.get((line.row.name, column))
+            figure = f"{cell.map.mean:.4f}" if cell else "–"
+            best = results.best(column) == line.row.name
+            cells.append(f"[bold]{figure}[/bold]" if best else figure)
+        table.add_row(*cells)
+    return table

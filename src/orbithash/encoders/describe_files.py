@@ -1,0 +1,52 @@
+"""Image files through a network, batch by batch; files that cannot be read are told of."""
+
+import os
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing
+from itertools import islice
+from typing import TypeVar
+
+import numpy as np
+from jaxtyping import UInt8
+
+from orbithash.encoders.read_ahead import read_ahead
+from orbithash.encoders.runtime import Describe
+from orbithash.encoders.shards import Shard
+from orbithash.errors import UnreadableImageError
+
+Item = TypeVar("Item")
+Pixels = UInt8[np.ndarray, "side side 3"]
+
+
+def describe_files(
+    items: Iterable[Item],
+    read: Callable[[Item], Pixels],
+    describe: Describe,
+    *,
+    n_features: int,
+    batch_sizes: list[int],
+) -> Generator[Shard, None, None]:
+    """What a network makes of all that `read` reads, in batches of the given sizes, in order.
+
+    Files are decoded in threads while the network works.
+    """
+    contents = read_ahead(
+        items,
+        read,
+        n_threads=min(8, os.cpu_count() or 1),
+        n_ahead=4 * max(batch_sizes, default=1),
+    )
+    with closing(contents):
+        for size in batch_sizes:
+            yield described(list(islice(contents, size)), describe, n_features=n_features)
+
+
+def described(
+    batch: list[Pixels | UnreadableImageError], describe: Describe, *, n_features: int
+) -> Shard:
+    pixels = [item for item in batch if isinstance(item, np.ndarray)]
+    return Shard(
+        features=describe(np.stack(pixels)) if pixels else np.empty((0, n_features), np.float32),
+        readable=np.array([isinstance(item, np.ndarray) for item in batch]),
+        reasons=tuple(item.reason for item in batch if isinstance(item, UnreadableImageError)),
+    )

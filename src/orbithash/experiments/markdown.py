@@ -1,0 +1,139 @@
+"""A table of results as Markdown: MAP beside the paper's, the reference against each method, and
+in words where the reference stands."""
+
+from orbithash.experiments.statistics import PairedTest
+from orbithash.experiments.table import Cell, Column, Results, Standing
+
+SIGNIFICANT = 0.05
+NOTHING = "–"
+
+
+def to_markdown(results: Results) -> str:
+    parts = [f"# {results.table.title}", how_to_read(results), map_table(results)]
+    if len(results.seeds) > 1:
+        parts += [
+            f"## {results.shown(results.table.reference)} against each method",
+            how_tested(results),
+            test_table(results),
+        ]
+    parts += [f"## Where {results.shown(results.table.reference)} stands", standings(results)]
+    if results.missing:
+        parts += ["## Missing", "\n".join(f"- {run}" for run in results.missing)]
+    return "\n\n".join(parts) + "\n"
+
+
+def how_to_read(results: Results) -> str:
+    n = len(results.seeds)
+    seeds = f"mean ± standard deviation over {n} seeds" if n > 1 else "one seed"
+    text = f"Expected MAP over the order of ties, {seeds}; the highest of a column in bold."
+    if any(cell.printed is not None for cell in results.cells.values()):
+        text += " Beneath it what the paper prints, for networks fine-tuned as a whole, and in"
+        text += " brackets by how much ours differs."
+    if not all(line.in_paper for line in results.table.lines):
+        text += " Rows in italics are not in the paper."
+    return text
+
+
+def map_table(results: Results) -> str:
+    rows = [header(results)]
+    best = {column: results.best(column) for column in results.columns}
+    for line in results.table.lines:
+        cells = [line.shown if line.in_paper else f"*{line.shown}*"]
+        for column in results.columns:
+            cell = results.cells.get((line.row.name, column))
+            cells.append(map_cell(cell, best=best[column] == line.row.name) if cell else NOTHING)
+        rows.append(cells)
+    return as_markdown_table(rows)
+
+
+def header(results: Results) -> list[str]:
+    return ["method", *(column_name(results, column) for column in results.columns)]
+
+
+def column_name(results: Results, column: Column) -> str:
+    source, n_bits = column
+    return f"{results.source(source).shown}, {n_bits} bits"
+
+
+def map_cell(cell: Cell, *, best: bool) -> str:
+    mean = f"{cell.map.mean:.4f}"
+    text = f"**{mean}**" if best else mean
+    if cell.map.deviation is not None:
+        text += f" ± {cell.map.deviation:.4f}"
+    if cell.printed is not None and cell.difference is not None:
+        text += f"<br>{cell.printed:.4f} ({signed(cell.difference)})"
+    return text
+
+
+def how_tested(results: Results) -> str:
+    reference = results.shown(results.table.reference)
+    return (
+        f"{reference} minus the method: mean of the differences seed by seed ± its standard error, "
+        "and p of a two-sided paired t-test, corrected by Holm's procedure for all methods of the "
+        f"column. In bold where p < {SIGNIFICANT}. It tells the chance of training apart, not the "
+        "chance of which queries there are."
+    )
+
+
+def test_table(results: Results) -> str:
+    rows = [header(results)]
+    for line in results.table.lines:
+        if line.row.name == results.table.reference:
+            continue
+        cells = [line.shown if line.in_paper else f"*{line.shown}*"]
+        for column in results.columns:
+            cell = results.cells.get((line.row.name, column))
+            if cell and cell.reference_above and cell.p_holm is not None:
+                cells.append(test_cell(cell.reference_above, cell.p_holm))
+            else:
+                cells.append(NOTHING)
+        rows.append(cells)
+    return as_markdown_table(rows)
+
+
+def test_cell(test: PairedTest, p: float) -> str:
+    difference = signed(test.difference)
+    shown = f"**{difference}**" if p < SIGNIFICANT else difference
+    return f"{shown} ± {test.standard_error:.4f}<br>p {'< 0.001' if p < 0.001 else f'= {p:.3f}'}"
+
+
+def standings(results: Results) -> str:
+    """One line per column, as plain as the figures allow."""
+    lines = []
+    for column in results.columns:
+        text = f"- {column_name(results, column)}: "
+        among_paper = results.standing(column, in_paper_only=True)
+        text += in_words(results, among_paper)
+        among_all = results.standing(column, in_paper_only=False)
+        if among_paper and among_all and among_all.first != among_paper.first:
+            text += f" With the rows that are not in the paper: {in_words(results, among_all)}"
+        lines.append(text)
+    return "\n".join(lines)
+
+
+def in_words(results: Results, standing: Standing | None) -> str:
+    if standing is None:
+        return "nothing to compare."
+    reference = results.shown(results.table.reference)
+    if standing.is_first:
+        return f"{reference} is first."
+    behind = f"{reference} is {standing.behind:.4f} behind {standing.first}"
+    if standing.standard_error is None:
+        return f"{behind}; one seed cannot tell whether by chance."
+    error = f"one standard error of it ({standing.standard_error:.4f})"
+    return f"{behind}, {'within' if standing.within_one_error else 'beyond'} {error}."
+
+
+def signed(number: float) -> str:
+    """With a sign and a real minus.
+
+    >>> signed(-0.01234)
+    '−0.0123'
+    """
+    return f"{number:+.4f}".replace("-", "−")
+
+
+def as_markdown_table(rows: list[list[str]]) -> str:
+    head, *body = rows
+    rule = ["---", *("---:" for _ in head[1:])]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *body))

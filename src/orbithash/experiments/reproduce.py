@@ -1,0 +1,84 @@
+"""Tables of the paper made again: plan the runs, execute those not done, write what they give."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orbithash.data.whole_file import whole_file
+from orbithash.experiments.declarations import Table
+from orbithash.experiments.latex import to_latex
+from orbithash.experiments.markdown import to_markdown
+from orbithash.experiments.plan import Run, plan_runs, without_repeats
+from orbithash.experiments.run import find_finished
+from orbithash.experiments.sources import Source
+from orbithash.experiments.table import Results, make_results, to_json
+from orbithash.experiments.workers import Event, Tell, run_all
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The runs of each table; runs that tables share are the same run."""
+
+    tables: Mapping[Table, list[Run]]
+
+    def runs(self) -> list[Run]:
+        return without_repeats(run for runs in self.tables.values() for run in runs)
+
+
+@dataclass(frozen=True, eq=False)
+class Reproduction:
+    """The tables, and why runs are missing from them."""
+
+    results: tuple[Results, ...]
+    failures: Mapping[str, str]  # the reason by the run
+
+
+def make_plan(
+    tables: Sequence[Table],
+    sources: Sequence[Source],
+    *,
+    bits: Sequence[int] | None = None,
+    n_seeds: int = 5,
+    epochs: int | None = None,
+) -> Plan:
+    """Every run that the tables need, from seeds 0, 1, …"""
+    return Plan(
+        {
+            table: plan_runs(table, sources, bits=bits, seeds=range(n_seeds), epochs=epochs)
+            for table in tables
+        }
+    )
+
+
+def reproduce(plan: Plan, out: Path, *, jobs: int = 1, tell: Tell) -> Reproduction:
+    """Execute what is not done yet and write every table into a folder of its name."""
+    failures: dict[str, str] = {}
+
+    def hear(run: Run, event: Event) -> None:
+        if event.failure is not None:
+            failures[str(run)] = event.failure
+        tell(run, event)
+
+    waiting = [run for run in plan.runs() if find_finished(run, out) is None]
+    run_all(waiting, out, jobs=jobs, tell=hear)
+    results = tuple(write_table(table, runs, out) for table, runs in plan.tables.items())
+    return Reproduction(results, failures)
+
+
+WRITERS: Mapping[str, Callable[[Results], str]] = {
+    "results.json": to_json,
+    "table.md": to_markdown,
+    "table.tex": to_latex,
+}
+
+
+def write_table(table: Table, runs: Sequence[Run], out: Path) -> Results:
+    """Write the table from the runs that are done, in place of an earlier one."""
+    found = {run.key: find_finished(run, out) for run in runs}
+    results = make_results(table, runs, {key: done for key, done in found.items() if done})
+    folder = out / table.name
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, write in WRITERS.items():
+        with whole_file(folder / name) as file:
+            file.write(write(results).encode())
+    return results

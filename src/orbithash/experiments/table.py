@@ -1,0 +1,235 @@
+"""A table of finished runs: every figure it shows, beside what the paper prints."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from orbithash.experiments.declarations import Line, Table
+from orbithash.experiments.plan import Run, described
+from orbithash.experiments.published import published_map
+from orbithash.experiments.run import RUNS, Finished
+from orbithash.experiments.sources import Source
+from orbithash.experiments.statistics import PairedTest, Summary, holm, paired_test, summarise
+
+Column = tuple[str, int]  # a source's name and a code length
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """One method on one source at one code length, over the seeds."""
+
+    maps: Mapping[int, float]  # by seed
+    map: Summary
+    bounds: tuple[float, float]  # the lowest and highest MAP that an order of ties gives; means
+    printed: float | None  # in the paper
+    reference_above: PairedTest | None  # the reference minus this method
+    p_holm: float | None  # of that test, for all methods of the column at once
+    folders: tuple[str, ...]
+    curves: Mapping[str, list[Any]]
+
+    @property
+    def difference(self) -> float | None:
+        """Ours minus the paper's."""
+        return None if self.printed is None else self.map.mean - self.printed
+
+
+@dataclass(frozen=True, eq=False)
+class Standing:
+    """Where the reference stands in a column, among some rows."""
+
+    first: str  # shown name
+    behind: float  # how far the reference is behind the first; 0 if it is the first
+    standard_error: float | None  # of the first
+
+    @property
+    def is_first(self) -> bool:
+        return self.behind == 0
+
+    @property
+    def within_one_error(self) -> bool:
+        return self.standard_error is not None and self.behind <= self.standard_error
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """A table with its figures."""
+
+    table: Table
+    sources: tuple[Source, ...]
+    columns: tuple[Column, ...]
+    seeds: tuple[int, ...]
+    cells: Mapping[tuple[str, Column], Cell]  # by row and column; what failed is not there
+    stages: Mapping[str, list[dict[str, Any]]]  # how each row was trained
+    missing: tuple[str, ...]  # the runs that failed
+
+    def best(self, column: Column) -> str | None:
+        """The row with the highest mean."""
+        means = {row: cell.map.mean for (row, place), cell in self.cells.items() if place == column}
+        return max(means, key=lambda row: means[row]) if means else None
+
+    def standing(self, column: Column, *, in_paper_only: bool) -> Standing | None:
+        """Where the reference stands; None if it or all others are missing."""
+        rows = {
+            line.row.name: (line.shown, self.cells[line.row.name, column])
+            for line in self.table.lines
+            if (line.row.name, column) in self.cells and (line.in_paper or not in_paper_only)
+        }
+        if self.table.reference not in rows or len(rows) < 2:
+            return None
+        shown, first = max(rows.values(), key=lambda pair: pair[1].map.mean)
+        behind = first.map.mean - rows[self.table.reference][1].map.mean
+        return Standing(shown, behind, first.map.standard_error)
+
+    def shown(self, row: str) -> str:
+        return next(line.shown for line in self.table.lines if line.row.name == row)
+
+    def source(self, name: str) -> Source:
+        return next(source for source in self.sources if source.name == name)
+
+
+def make_results(
+    table: Table, runs: Sequence[Run], finished: Mapping[tuple[str, str, int, int], Finished]
+) -> Results:
+    """The figures of a table from those of its runs that are done."""
+    columns = tuple(dict.fromkeys((run.source.name, run.n_bits) for run in runs))
+    cells: dict[tuple[str, Column], Cell] = {}
+    for column in columns:
+        done = {
+            line.row.name: [run for run in runs if at(run, line, column) and run.key in finished]
+            for line in table.lines
+        }
+        maps = {
+            row: {run.seed: finished[run.key].scores.map for run in its_runs}
+            for row, its_runs in done.items()
+        }
+        tests = {
+            row: paired_test(maps[table.reference], theirs)
+            for row, theirs in maps.items()
+            if row != table.reference
+        }
+        corrected = holm({row: test.p for row, test in tests.items() if test})
+        for line in table.lines:
+            row = line.row.name
+            if done[row]:
+                cells[row, column] = Cell(
+                    maps=maps[row],
+                    map=summarise(list(maps[row].values())),
+                    bounds=mean_bounds([finished[run.key] for run in done[row]]),
+                    printed=printed(line, done[row][0]),
+                    reference_above=tests.get(row),
+                    p_holm=corrected.get(row),
+                    folders=tuple(f"{RUNS}/{run.folder().as_posix()}" for run in done[row]),
+                    curves=mean_curves([finished[run.key] for run in done[row]]),
+                )
+    return Results(
+        table=table,
+        sources=tuple({run.source.name: run.source for run in runs}.values()),
+        columns=columns,
+        seeds=tuple(dict.fromkeys(run.seed for run in runs)),
+        cells=cells,
+        stages={run.row: [described(stage) for stage in run.stages] for run in runs},
+        missing=tuple(str(run) for run in runs if run.key not in finished),
+    )
+
+
+def at(run: Run, line: Line, column: Column) -> bool:
+    return run.row == line.row.name and (run.source.name, run.n_bits) == column
+
+
+def printed(line: Line, run: Run) -> float | None:
+    dataset, method = run.source.dataset, line.row.published
+    return published_map(dataset.key, method, run.n_bits) if dataset and method else None
+
+
+def mean_bounds(runs: Sequence[Finished]) -> tuple[float, float]:
+    lowest, highest = np.mean([run.scores.map_bounds for run in runs], axis=0)
+    return float(lowest), float(highest)
+
+
+def mean_curves(runs: Sequence[Finished]) -> dict[str, list[Any]]:
+    """Precision and recall by radius, from the first at which every run finds something, and
+    precision at N; means over the runs."""
+    precision = np.mean([run.scores.precision_recall.precision for run in runs], axis=0)
+    recall = np.mean([run.scores.precision_recall.recall for run in runs], axis=0)
+    found = ~np.isnan(precision)
+    numbers = sorted(runs[0].scores.precision_at)
+    at_n = [float(np.mean([run.scores.precision_at[n] for run in runs])) for n in numbers]
+    return {
+        "recall": recall[found].tolist(),
+        "precision": precision[found].tolist(),
+        "n": numbers,
+        "precision_at_n": at_n,
+    }
+
+
+def to_json(results: Results) -> str:
+    """Every figure; the same runs give the same text."""
+    table = results.table
+    return json.dumps(
+        {
+            "table": table.name,
+            "title": table.title,
+            "reference": table.reference,
+            "seeds": results.seeds,
+            "sources": [
+                {"name": source.name, "paper": source.dataset.key if source.dataset else None}
+                | source.sizes
+                for source in results.sources
+            ],
+            "columns": [
+                {"source": source, "n_bits": n_bits, "best": results.best((source, n_bits))}
+                | {
+                    name: None if standing is None else standing_values(standing)
+                    for name, standing in (
+                        ("in_paper", results.standing((source, n_bits), in_paper_only=True)),
+                        ("all", results.standing((source, n_bits), in_paper_only=False)),
+                    )
+                }
+                for source, n_bits in results.columns
+            ],
+            "rows": [
+                {
+                    "name": line.row.name,
+                    "shown": line.shown,
+                    "in_paper": line.in_paper,
+                    "preset": line.row.preset,
+                    "stages": results.stages[line.row.name],
+                    "cells": [
+                        {"source": column[0], "n_bits": column[1]} | cell_values(cell)
+                        for column in results.columns
+                        if (cell := results.cells.get((line.row.name, column)))
+                    ],
+                }
+                for line in table.lines
+            ],
+            "missing": results.missing,
+        },
+        indent=2,
+        ensure_ascii=False,
+    )
+
+
+def standing_values(standing: Standing) -> dict[str, Any]:
+    return asdict(standing) | {
+        "is_first": standing.is_first,
+        "within_one_error": standing.within_one_error,
+    }
+
+
+def cell_values(cell: Cell) -> dict[str, Any]:
+    return {
+        "map": cell.map.mean,
+        "deviation": cell.map.deviation,
+        "standard_error": cell.map.standard_error,
+        "bounds": cell.bounds,
+        "printed": cell.printed,
+        "difference": cell.difference,
+        "reference_above": asdict(cell.reference_above) if cell.reference_above else None,
+        "p_holm": cell.p_holm,
+        "maps": {str(seed): value for seed, value in cell.maps.items()},
+        "runs": cell.folders,
+        "curves": cell.curves,
+    }

@@ -1,0 +1,120 @@
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from feature_files import write_clouds
+from image_files import class_folder
+from orbithash.cli import run
+
+SOURCE = Path(__file__).parents[2] / "src"
+
+
+@pytest.fixture(scope="module")
+def features(tmp_path_factory):
+    return write_clouds(tmp_path_factory.mktemp("features") / "clouds.npz")
+
+
+def command(features, out, *arguments, table="ablation", epochs=2):
+    quick = ("--bits", "8", "--seeds", "2", "--epochs", str(epochs))
+    given = ("--source", str(features), "--out", str(out))
+    return ["reproduce", table, *given, *quick, *arguments]
+
+
+def test_a_table_is_made_once(features, tmp_path, capsys):
+    assert run(command(features, tmp_path)) == 0
+    assert "Order-aware" in capsys.readouterr().out
+    table = tmp_path / "ablation"
+    assert {path.name for path in table.iterdir()} >= {"results.json", "table.md", "table.tex"}
+    runs = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("model.safetensors")}
+    assert len(runs) == 4 * 2
+    written = (table / "results.json").read_text()
+
+    assert run([*command(features, tmp_path), "--jobs", "2"]) == 0
+    assert (table / "results.json").read_text() == written
+    assert {path: path.stat().st_mtime_ns for path in runs} == runs
+
+    assert run(command(features, tmp_path, table="selection")) == 0
+    assert len(list(tmp_path.rglob("model.safetensors"))) == 6 * 2  # four are shared
+    assert run(command(features, tmp_path, epochs=3)) == 0
+    assert len(list(tmp_path.rglob("model.safetensors"))) == 6 * 2 + 4 * 2
+
+
+def test_killed_in_the_middle_the_same_command_gives_the_same_table(features, tmp_path):
+    arguments = command(features, tmp_path / "killed", epochs=20)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "orbithash", *arguments],
+        env=os.environ | {"PYTHONPATH": str(SOURCE)},
+        stdout=subprocess.DEVNULL,
+    )
+    while not list(tmp_path.glob("killed/runs/**/seed-*")):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    assert not (tmp_path / "killed" / "ablation").exists()
+
+    assert run(arguments) == 0
+    assert run(command(features, tmp_path / "whole", epochs=20)) == 0
+    killed, whole = (
+        (tmp_path / name / "ablation" / "results.json").read_text() for name in ("killed", "whole")
+    )
+    assert killed == whole
+    assert not list(tmp_path.rglob("*.unfinished"))
+
+
+def test_several_sources_make_a_wide_table(features, tmp_path):
+    several = write_clouds(tmp_path / "voc2007_clouds.npz", many_labels=True)
+    assert run(command(features, tmp_path, "--source", str(several), "--seeds", "1")) == 0
+    columns = json.loads((tmp_path / "ablation" / "results.json").read_text())["columns"]
+    assert [column["source"] for column in columns] == ["clouds", "voc2007_clouds"]
+    assert "VOC2007, 8 bits" in (tmp_path / "ablation" / "table.md").read_text()
+
+
+def test_a_run_that_fails_is_named_and_the_rest_is_made(tmp_path, capsys):
+    narrow = write_clouds(tmp_path / "narrow.npz", d=6)  # too few for eight bits of some hashers
+    assert run([*command(narrow, tmp_path, "--seeds", "1", table="main")]) == 1
+    shown = capsys.readouterr()
+    assert "itq, 8 bits, seed 0, narrow failed: n_bits=8" in shown.err
+    assert "Traceback" not in shown.err
+    rows = json.loads((tmp_path / "main" / "results.json").read_text())["rows"]
+    filled = {row["name"] for row in rows if row["cells"]}
+    assert "order-aware" in filled
+    assert "itq" not in filled
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--bits", "8,x"], "--bits is '8,x'"),
+        (["--bits", "3"], "got 3 bits"),
+        (["--source", "nowhere.npz"], "there is no features file"),
+        (["--seeds", "0"], "--seeds"),
+    ],
+)
+def test_wrong_arguments_give_one_line_and_exit_code_2(
+    features, tmp_path, capsys, arguments, message
+):
+    assert run(command(features, tmp_path, *arguments)) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_images_need_frozen(tmp_path, capsys):
+    folder = class_folder(tmp_path / "images", {"a": 4, "b": 4})
+    assert run(command(folder, tmp_path / "out")) == 2
+    assert "add --frozen" in capsys.readouterr().err
+
+
+def test_help_does_not_wait_for_torch():
+    code = (
+        "import sys; from orbithash.cli import run; code = run(['reproduce', '--help']); "
+        "sys.exit(code or bool({'torch', 'sklearn', 'numba'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

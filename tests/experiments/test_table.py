@@ -1,0 +1,100 @@
+import json
+
+import numpy as np
+import pytest
+
+from orbithash.evaluation import Scores
+from orbithash.experiments.declarations import read_table
+from orbithash.experiments.latex import to_latex
+from orbithash.experiments.markdown import to_markdown
+from orbithash.experiments.run import Finished
+from orbithash.experiments.table import make_results, to_json
+from orbithash.metrics.scores import PrecisionRecall
+from planned_runs import clouds_source, quick_runs
+
+# MAP by row, from seeds 0, 1 and 2.
+MAPS = {
+    "triplet": (0.70, 0.71, 0.72),
+    "square-only": (0.80, 0.81, 0.82),
+    "weight-only": (0.76, 0.75, 0.74),
+    "order-aware": (0.799, 0.811, 0.818),
+}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    return clouds_source(tmp_path_factory.mktemp("source"), "voc2007_clouds")
+
+
+def results_of(source, maps=MAPS, n_seeds=3):
+    runs = quick_runs(source, n_seeds=n_seeds, bits=(32,))
+    finished = {
+        run.key: Finished(scores(maps[run.row][run.seed]), seconds=1.0)
+        for run in runs
+        if maps[run.row] is not None
+    }
+    return make_results(read_table("ablation"), runs, finished)
+
+
+def scores(value):
+    return Scores(
+        map=value,
+        map_bounds=(value - 0.1, value + 0.1),
+        ndcg=value,
+        precision_recall=PrecisionRecall(np.array([np.nan, 0.5]), np.array([0.0, 1.0])),
+        precision_at={1: 0.5},
+        map_at={},
+        map_at_found={},
+        ties="expected",
+        n_bits=32,
+        queries=1,
+        queries_without_relevant=0,
+        database=1,
+    )
+
+
+def test_the_printed_figure_and_the_difference_stand_beside_ours(source):
+    markdown, latex = to_markdown(results_of(source)), to_latex(results_of(source))
+    assert "| Triplet | 0.7100 ± 0.0100<br>0.7745 (−0.0645) |" in markdown
+    assert "0.7100 $\\pm$ 0.0100 \\\\ {\\scriptsize 0.7745 ($-0.0645$)}" in latex
+
+
+def test_the_best_is_bold(source):
+    assert "| Square only | **0.8100** ± 0.0100" in to_markdown(results_of(source))
+    assert "\\textbf{0.8100}" in to_latex(results_of(source))
+
+
+def test_it_is_said_plainly_that_the_reference_is_not_first(source):
+    near = to_markdown(results_of(source))
+    assert "Order-aware is 0.0007 behind Square only, within one standard error" in near
+    far = to_markdown(results_of(source, MAPS | {"order-aware": (0.70, 0.75, 0.72)}))
+    assert "behind Square only, beyond one standard error of it (0.0058)" in far
+    first = to_markdown(results_of(source, MAPS | {"order-aware": (0.9, 0.9, 0.9)}))
+    assert "VOC2007, 32 bits: Order-aware is first." in first
+
+
+def test_one_seed_makes_no_test_and_no_spread(source):
+    markdown = to_markdown(results_of(source, n_seeds=1))
+    assert "±" not in markdown
+    assert "against each method" not in markdown
+    assert "one seed cannot tell" in markdown
+
+
+def test_what_failed_is_a_gap_and_listed(source):
+    results = results_of(source, MAPS | {"triplet": None})
+    assert "| Triplet | – |" in to_markdown(results)
+    assert "- triplet, 32 bits, seed 2, voc2007_clouds" in to_markdown(results)
+    assert len(json.loads(to_json(results))["missing"]) == 3
+
+
+def test_every_figure_is_in_the_json(source):
+    values = json.loads(to_json(results_of(source)))
+    (column,) = values["columns"]
+    assert column["in_paper"]["first"] == "Square only"
+    assert not column["in_paper"]["is_first"]
+    assert column["in_paper"]["within_one_error"]
+    triplet = values["rows"][0]["cells"][0]
+    assert triplet["maps"] == {"0": 0.70, "1": 0.71, "2": 0.72}
+    assert triplet["reference_above"]["p"] < triplet["p_holm"] < 0.05
+    assert triplet["printed"] == 0.7745
+    assert triplet["curves"]["recall"] == [1.0]  # nothing is found within a radius of 0
