@@ -41,16 +41,25 @@ def test_what_is_no_image_is_refused(encoder, tmp_path):
         encoder.encode(str(tmp_path / "a.jpg"))
 
 
-def test_many_files_are_encoded_and_the_broken_ones_left_out(encoder, tmp_path):
+def test_many_files_are_encoded_and_the_broken_ones_left_out(encoder, tmp_path, monkeypatch):
     files = [save(noise((40, 30), seed=seed), tmp_path / f"{seed}.png") for seed in range(7)]
     files[2].write_text("no image")
     done = []
-    result = encoder.embed_files(files, batch_size=3, progress=done.append)
+    monkeypatch.setattr("orbithash.encoders.image_encoder.BATCH", 3)
+    result = encoder.embed_files(files, progress=done.append)
     assert done == [3, 6, 7]
     assert result.readable.tolist() == [True, True, False, True, True, True, True]
     assert result.unreadable == {files[2]: "not an image of a known format"}
     readable = [file for file in files if file != files[2]]
     np.testing.assert_array_equal(result.codes(), encoder.encode(readable))
+
+
+def test_onnxruntime_gives_the_same_embeddings(encoder, tmp_path):
+    pytest.importorskip("onnxruntime")
+    files = [save(noise((40, 30), seed=seed), tmp_path / f"{seed}.png") for seed in range(5)]
+    by_torch = encoder.embed_files(files)
+    by_onnx = encoder.embed_files(files, runtime="onnxruntime")
+    np.testing.assert_allclose(by_onnx.embeddings, by_torch.embeddings, atol=1e-5)
 
 
 def test_a_network_in_training_stays_in_training(encoder, tmp_path):

@@ -18,7 +18,7 @@ ON_IMAGES = (
 )
 ON_FEATURES = (
     *("--bits", "16", "--epochs", "12", "--batch-size", "15", "--hidden", "32"),
-    *("--learning-rate", "0.01", "--memory", "40", "--validate-every", "3"),
+    *("--learning-rate", "0.01", "--memory", "40", "--validate-every", "3", "--validation", "0.1"),
 )
 
 

@@ -9,6 +9,7 @@ from jaxtyping import Int64, UInt8
 from orbithash.data import ImageFiles, LabelledFeatures, Vectors
 from orbithash.encoders.feature_encoder import FeatureEncoder
 from orbithash.encoders.image_encoder import ImageEncoder
+from orbithash.encoders.runtime import choose_runtime
 from orbithash.errors import InputError
 
 
@@ -37,7 +38,11 @@ def encode_source(
             )
         wanted = np.arange(len(data)) if rows is None else rows
         files = [data.file(int(row)) for row in wanted]
-        done = encoder.embed_files(files, progress=lambda n: progress(n, len(files)))
+        done = encoder.embed_files(
+            files,
+            runtime=choose_runtime(encoder.network, n_images=len(files)),
+            progress=lambda n: progress(n, len(files)),
+        )
         paths = {data.file(int(row)): data.paths[row] for row in wanted[~done.readable]}
         unreadable = {paths[file]: reason for file, reason in done.unreadable.items()}
         return EncodedRows(done.codes(), wanted[done.readable], unreadable)

@@ -1,26 +1,24 @@
 """Images in, codes out."""
 
-import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Bool, Float32, UInt8
 from PIL import Image
 
 from orbithash.codes import binarize, pack
 from orbithash.data.transforms import read_view, to_rgb, view_of
-from orbithash.encoders.read_ahead import read_ahead
-from orbithash.errors import InputError, UnreadableImageError
-from orbithash.networks import HashingNetwork, PhotoBackbone
+from orbithash.encoders.describe_files import describe_files
+from orbithash.encoders.runtime import Describe, run_by
+from orbithash.errors import InputError
+from orbithash.networks import HashingNetwork, PhotoBackbone, View
 
-Pixels = UInt8[np.ndarray, "height width 3"]
+BATCH = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,9 +50,12 @@ class ImageEncoder:
         """The embeddings in [0, 1] whose bits are the codes."""
         if isinstance(images, str | Path | Image.Image):
             raise InputError(f"got one {type(images).__name__}; give a list of images")
-        views = (seen_of(image, asdict(self.view)) for image in images)
-        parts = [self._embed(batch) for batch in batches(views, 32)]
-        return np.concatenate(parts) if parts else np.empty((0, self.n_bits), np.float32)
+        parts = [np.empty((0, self.n_bits), np.float32)]
+        with self._described_by("torch") as describe:
+            for start in range(0, len(images), BATCH):
+                batch = [shown_of(image, self.view) for image in images[start : start + BATCH]]
+                parts.append(describe(np.stack(batch)))
+        return np.concatenate(parts)
 
     def encode(self, images: Sequence[Any]) -> UInt8[np.ndarray, "n bytes"]:
         """The packed codes of images: paths, PIL images, or uint8 arrays of (height, width, 3).
@@ -67,48 +68,48 @@ class ImageEncoder:
         self,
         files: Sequence[Path],
         *,
-        batch_size: int = 32,
+        runtime: str = "torch",
         progress: Callable[[int], None] = lambda done: None,
     ) -> EncodedFiles:
-        """The embeddings of many files, read ahead by threads; what cannot be read is left out."""
-        contents = read_ahead(
-            files,
-            partial(read_view, **asdict(self.view)),
-            n_threads=min(8, os.cpu_count() or 1),
-            n_ahead=4 * batch_size,
-        )
+        """The embeddings of many files, read ahead by threads; what cannot be read is left out.
+
+        `progress` is told how many files are done.
+        """
+        sizes = [min(BATCH, len(files) - start) for start in range(0, len(files), BATCH)]
         parts = [np.empty((0, self.n_bits), np.float32)]
         readable: list[bool] = []
-        unreadable: dict[Path, str] = {}
-        with closing(contents):
-            for batch in batches(contents, batch_size):
-                for item in batch:
-                    readable.append(isinstance(item, np.ndarray))
-                    if isinstance(item, UnreadableImageError):
-                        unreadable[item.path] = item.reason
-                parts.append(self._embed([item for item in batch if isinstance(item, np.ndarray)]))
+        reasons: list[str] = []
+        with self._described_by(runtime) as describe:
+            read = partial(read_view, **asdict(self.view))
+            shards = describe_files(
+                files, read, describe, n_features=self.n_bits, batch_sizes=sizes
+            )
+            for shard in shards:
+                parts.append(shard.features)
+                readable.extend(shard.readable.tolist())
+                reasons.extend(shard.reasons)
                 progress(len(readable))
-        return EncodedFiles(np.concatenate(parts), np.array(readable, dtype=bool), unreadable)
+        broken = [file for file, well in zip(files, readable, strict=True) if not well]
+        return EncodedFiles(
+            np.concatenate(parts),
+            np.array(readable, dtype=bool),
+            dict(zip(broken, reasons, strict=True)),
+        )
 
-    @torch.inference_mode()
-    def _embed(self, pixels: list[Pixels]) -> Float32[np.ndarray, "n bits"]:
-        if not pixels:
-            return np.empty((0, self.n_bits), np.float32)
-        device = next(self.network.parameters()).device
+    @contextmanager
+    def _described_by(self, runtime: str) -> Iterator[Describe]:
+        """What runs the network, which goes on training afterwards if it did before."""
         was_training = self.network.training
-        self.network.eval()
         try:
-            # Channels already come last in memory, as convolutions on a processor like it best.
-            batch = torch.from_numpy(np.stack(pixels)).to(device).permute(0, 3, 1, 2).float()
-            return np.asarray(self.network(batch).cpu().numpy())
+            yield run_by(runtime, self.network, side=self.view.crop)
         finally:
             self.network.train(was_training)
 
 
-def seen_of(image: Any, view: dict[str, Any]) -> Pixels:
+def shown_of(image: Any, view: View) -> UInt8[np.ndarray, "side side 3"]:
     """What the network is shown of an image, however it is given."""
     if isinstance(image, str | Path):
-        return read_view(Path(image), **view)
+        return read_view(Path(image), **asdict(view))
     if isinstance(image, np.ndarray):
         if image.dtype != np.uint8 or image.ndim not in (2, 3):
             raise InputError(
@@ -119,11 +120,6 @@ def seen_of(image: Any, view: dict[str, Any]) -> Pixels:
     if not isinstance(image, Image.Image):
         raise InputError(f"got a {type(image).__name__}; give a path, a PIL image or an array")
     try:
-        return view_of(to_rgb(image), **view)
+        return view_of(to_rgb(image), **asdict(view))
     except ValueError as error:
         raise InputError(f"got an image that cannot be encoded: {error}") from None
-
-
-def batches(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
-    while batch := list(islice(items, size)):
-        yield batch
