@@ -3,20 +3,33 @@
 import numpy as np
 import pytest
 
+from milvus_servers import new_collection
 from orbithash.errors import CodeLengthError, InputError
-from orbithash.index import ENGINES, Metadata, SearchEngine, Where
+from orbithash.index import ENGINES, Metadata, SearchEngine, Where, create_index
 
-ORDERED = ("exact", "faiss")  # ties in the order of ids, and cut in that order
-EXACT = (*ORDERED,)  # the right distances for certain
+ORDERED = ("exact", "faiss", "folder")  # ties in the order of ids, and cut in that order
+EXACT = (*ORDERED, "milvus")  # the right distances for certain
 RECALL = 0.9  # what the others must find, by distance
 
-pytestmark = pytest.mark.parametrize("name", ENGINES)
+# A folder keeps the contract too, whatever engine searches it.
+pytestmark = pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if "milvus" in name else ())
+        for name in (*ENGINES, "folder")
+    ],
+)
 
 
 @pytest.fixture
-def make_index(name):
+def make_index(name, tmp_path, request):
     """Makes an empty index of the engine that a test is about."""
-    return ENGINES[name]
+    if name == "folder":
+        return lambda n_bits: create_index(tmp_path / "index.orbit", n_bits)
+    if "milvus" not in name:
+        return ENGINES[name]
+    server = request.getfixturevalue("milvus_server")
+    return lambda n_bits: ENGINES[name](n_bits, server=server, collection=new_collection())
 
 
 def random_codes(n: int, n_bits: int, seed: int = 0) -> np.ndarray:
@@ -203,6 +216,7 @@ def test_engine_keeps_the_protocol_and_says_what_it_holds(make_index, name):
     assert isinstance(index, SearchEngine)
     index.add(np.arange(50), random_codes(50, 16))
     stats = index.stats()
-    assert (stats.engine, stats.n_bits, stats.count) == (name, 16, 50)
-    assert (stats.recall is None) == (name in EXACT)
+    expected_name = "exact" if name == "folder" else name
+    assert (stats.engine, stats.n_bits, stats.count) == (expected_name, 16, 50)
+    assert (stats.recall is not None) == (name in ("faiss-ivf", "faiss-hnsw"))
     index.close()

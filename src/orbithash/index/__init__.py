@@ -1,7 +1,9 @@
 """Search by Hamming distance."""
 
+from orbithash.index.addresses import create_index, index_exists, open_index
 from orbithash.index.base import (
     Ball,
+    Index,
     IndexStats,
     Items,
     Metadata,
@@ -11,22 +13,30 @@ from orbithash.index.base import (
 )
 from orbithash.index.exact import ExactIndex
 from orbithash.index.faiss import FaissGraphIndex, FaissIndex, FaissInvertedIndex
+from orbithash.index.memory import MemoryIndex
+from orbithash.index.milvus import MilvusIndex, MilvusInvertedIndex
 
 __all__ = [
     "ENGINES",
     "Ball",
     "ExactIndex",
+    "Index",
     "IndexStats",
     "Items",
     "Metadata",
     "Neighbours",
     "SearchEngine",
     "Where",
+    "create_index",
+    "index_exists",
+    "open_index",
 ]
 
-ENGINES = {
+ENGINES: dict[str, type[MemoryIndex] | type[MilvusIndex]] = {
     "exact": ExactIndex,
     "faiss": FaissIndex,
     "faiss-ivf": FaissInvertedIndex,
     "faiss-hnsw": FaissGraphIndex,
+    "milvus": MilvusIndex,
+    "milvus-ivf": MilvusInvertedIndex,
 }

@@ -131,3 +131,24 @@ class SearchEngine(Protocol):
     def stats(self) -> IndexStats: ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class Index(SearchEngine, Protocol):
+    """A search engine that lasts: it knows what its items were indexed from, and by which encoder.
+
+    Every call that changes it has stored what it was given once it returns.
+    """
+
+    def known(self, source: str) -> dict[str, tuple[int, str]]:
+        """Id and stamp of everything that was indexed from a source, by path."""
+
+    def next_id(self) -> int:
+        """An id that is not in use, and neither is any above it."""
+
+    def encoder(self) -> bytes:
+        """The file of the encoder that made the codes, as it was given."""
+
+    def __enter__(self) -> "Index": ...
+
+    def __exit__(self, *error: object) -> None: ...

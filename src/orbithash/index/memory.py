@@ -98,9 +98,7 @@ class MemoryIndex:
         """The nearest among the items with these ids; ids that are not there do not matter."""
         return nearest_of(self._among(ids), codes, k)
 
-    def within(
-        self, codes: np.ndarray, radius: int, where: Where | None = None
-    ) -> list[Ball]:
+    def within(self, codes: np.ndarray, radius: int, where: Where | None = None) -> list[Ball]:
         """The items at most `radius` bits away from each query."""
         check_codes(codes, self.n_bits)
         check_radius(radius)
@@ -147,9 +145,7 @@ class MemoryIndex:
         positions, there = self.table.positions(np.sort(ids))
         return self.table.subset(positions[there])
 
-    def _remember(
-        self, ids: Int64[np.ndarray, " n"], metadata: Sequence[Metadata] | None
-    ) -> None:
+    def _remember(self, ids: Int64[np.ndarray, " n"], metadata: Sequence[Metadata] | None) -> None:
         if metadata is not None:
             self._metadata.update(zip(ids.tolist(), metadata, strict=True))
 
