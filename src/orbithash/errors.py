@@ -5,8 +5,8 @@ HashingError
 │   ├── CodeLengthError                   codes of different lengths were compared
 │   ├── UnreadableImageError              an image file is missing, damaged or no image
 │   └── DamagedIndexError                 an index cannot be read as it was written
-├── StorageError          (OSError)       an index could not be written; what it held, it still holds
-├── ServerError           (ConnectionError)  a server is away, or failed at what was asked of it
+├── StorageError          (OSError)       an index could not be written
+├── ServerError      (ConnectionError)    a server is away, or failed at what was asked of it
 └── MissingExtraError     (ImportError)   an optional dependency is not installed
 """
 

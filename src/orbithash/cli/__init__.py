@@ -14,8 +14,10 @@ from orbithash.cli.demo import demo
 from orbithash.cli.encode import encode
 from orbithash.cli.evaluate import evaluate
 from orbithash.cli.features import features
+from orbithash.cli.index import index
 from orbithash.cli.listing import list_registries
 from orbithash.cli.reproduce import reproduce
+from orbithash.cli.search import search
 from orbithash.cli.train import train
 from orbithash.errors import HashingError
 
@@ -32,6 +34,8 @@ app.command("features")(features)
 app.command("train")(train)
 app.command("evaluate")(evaluate)
 app.command("encode")(encode)
+app.command("index")(index)
+app.command("search")(search)
 app.command("reproduce")(reproduce)
 app.command("list")(list_registries)
 

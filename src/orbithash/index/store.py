@@ -7,6 +7,7 @@ model.safetensors   the encoder, under the name that a run gives it: orbithash.l
 import hashlib
 import os
 import shutil
+import sqlite3
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64, UInt8
 
-from orbithash.codes import check_codes, check_n_bits
+from orbithash.codes import MAX_BITS, MIN_BITS, check_codes, check_n_bits
 from orbithash.errors import DamagedIndexError, InputError
 from orbithash.index.arguments import (
     check_k,
@@ -75,6 +76,17 @@ def to_disk(path: Path) -> None:
         os.close(opened)
 
 
+def read_facts(connection: sqlite3.Connection, folder: Path) -> dict[str, Any]:
+    with reading(connection, folder):
+        facts = dict(connection.execute("SELECT name, value FROM facts").fetchall())
+    for name in ("n_bits", "next_id", "version"):
+        if not isinstance(facts.get(name), int):
+            raise DamagedIndexError(folder, f"its {name} is not as written")
+    if not MIN_BITS <= facts["n_bits"] <= MAX_BITS:
+        raise DamagedIndexError(folder, f"{facts['n_bits']} is no number of bits")
+    return facts
+
+
 class StoredIndex:
     """Codes with metadata on disk, searched in memory by one of the engines.
 
@@ -87,12 +99,12 @@ class StoredIndex:
         self.folder = folder
         self._connection = connect(folder)
         self._lock = threading.RLock()  # threads share the connection
-        with self._lock, reading(self._connection, folder):
-            rows = self._connection.execute("SELECT name, value FROM facts").fetchall()
-        self._facts = dict(rows)
-        if not {"n_bits", "next_id", "version"} <= self._facts.keys():
-            raise DamagedIndexError(folder, "its facts are missing")
-        self.n_bits = int(self._facts["n_bits"])
+        try:
+            self._facts = read_facts(self._connection, folder)
+        except BaseException:
+            self._connection.close()
+            raise
+        self.n_bits = self._facts["n_bits"]
         self._blocks = Blocks(self._connection, folder, self.n_bits)
         self._rows = Rows(self._connection, folder)
         self._engine = engine(self.n_bits)

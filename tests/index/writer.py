@@ -1,0 +1,39 @@
+"""A process that adds to an index until it is killed, and tells of every batch that was stored."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from orbithash.index import Metadata, open_index
+
+BATCH, N_BITS = 300, 40
+
+
+def batch_codes(batch: int) -> np.ndarray:
+    return np.random.default_rng(batch).integers(0, 256, (BATCH, N_BITS // 8), dtype=np.uint8)
+
+
+def batch_metadata(batch: int) -> list[Metadata]:
+    return [
+        Metadata(f"{batch}/{row}.jpg", (f"class {row % 7}",), "photos", fields={"batch": batch})
+        for row in range(BATCH)
+    ]
+
+
+def write(address: str, told: Path, first: int) -> None:
+    """Batch b has the ids from b * BATCH on; every fifth batch also replaces the one before."""
+    with open_index(address) as index, told.open("a") as opened:
+        batch = first
+        while True:
+            ids = np.arange(batch * BATCH, (batch + 1) * BATCH)
+            if batch % 5 == 4:
+                index.update(ids - BATCH, batch_codes(batch - 1), batch_metadata(batch - 1))
+            index.update(ids, batch_codes(batch), batch_metadata(batch))
+            opened.write(f"{batch}\n")
+            opened.flush()
+            batch += 1
+
+
+if __name__ == "__main__":
+    write(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
