@@ -1,6 +1,5 @@
 """What was stored is there, whole, whatever happens to the writer."""
 
-import multiprocessing
 import os
 import time
 from pathlib import Path
@@ -8,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from clean_processes import call
+from index_writer import BATCH, N_BITS, batch_codes, batch_metadata, write
 from orbithash.index import create_index, open_index
 from orbithash.kernels.nearest import nearest_reference
-from writer import BATCH, N_BITS, batch_codes, batch_metadata, write
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ def test_a_killed_writer_loses_nothing_that_it_told_of(tmp_path, kills):
     rng = np.random.default_rng(0)
     first = 0
     for _ in range(kills):
-        writer = start_writer(folder, told, first)
+        writer = call(write, str(folder), told, first)
         wait_for(lambda: read_told(told) >= first, writer)  # noqa: B023 — asked at once
         time.sleep(rng.uniform(0, 0.1))
         os.kill(writer.pid, 9)
@@ -35,7 +35,7 @@ def test_a_killed_writer_loses_nothing_that_it_told_of(tmp_path, kills):
 def test_readers_see_whole_batches_while_one_process_writes(tmp_path):
     folder, told = tmp_path / "index.orbit", tmp_path / "told.txt"
     create_index(folder, N_BITS).close()
-    writer = start_writer(folder, told, 0)
+    writer = call(write, str(folder), told, 0)
     try:
         with open_index(folder) as reader:
             seen = 0
@@ -69,15 +69,6 @@ def assert_whole(index, *, at_least: int) -> None:
     distances, positions = nearest_reference(queries, codes, k=7)
     np.testing.assert_array_equal(found.ids, positions)
     np.testing.assert_array_equal(found.distances, distances)
-
-
-def start_writer(folder: Path, told: Path, first: int):
-    # Forked from a process that has what the writer needs, so that it begins at once.
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["writer"])
-    process = context.Process(target=write, args=(str(folder), told, first), daemon=True)
-    process.start()
-    return process
 
 
 def read_told(told: Path) -> int:

@@ -10,7 +10,6 @@ import pytest
 
 from orbithash.errors import CodeLengthError, DamagedIndexError, InputError, StorageError
 from orbithash.index import Metadata, Where, create_index, open_index
-from orbithash.index.blocks import BLOCK
 from orbithash.index.database import FILE
 
 
@@ -30,10 +29,12 @@ def folder(original, tmp_path):
 
 def items(ids, n_bits=48):
     ids = np.array(list(ids))
-    rng = np.random.default_rng(ids)
-    codes = rng.integers(0, 256, (len(ids), n_bits // 8), dtype=np.uint8)
+    codes = np.stack(
+        [np.random.default_rng(i).integers(0, 256, n_bits // 8, dtype=np.uint8) for i in ids]
+    )
     notes = [
-        Metadata(f"{i}.jpg", (f"class {i % 5}",), "photos", "1 2", {"odd": i % 2}) for i in ids
+        Metadata(f"{i}.jpg", (f"class {i % 5}",), "photos", "1 2", {"odd": i % 2})
+        for i in ids.tolist()
     ]
     return ids, codes, notes
 
@@ -69,9 +70,10 @@ def test_an_index_opened_again_holds_what_was_stored(folder):
     assert list(stored.metadata) == notes
 
 
-def test_any_order_of_ids_is_stored_over_many_blocks(tmp_path):
+def test_any_order_of_ids_is_stored_over_many_blocks(tmp_path, monkeypatch):
+    monkeypatch.setattr("orbithash.index.blocks.BLOCK", 64)
     rng = np.random.default_rng(0)
-    ids = rng.permutation(5 * BLOCK) - BLOCK
+    ids = rng.permutation(1000) - 200
     codes = rng.integers(0, 256, (len(ids), 4), dtype=np.uint8)
     with create_index(tmp_path / "index.orbit", 32) as index:
         for part in np.array_split(np.arange(len(ids)), 7):
@@ -127,7 +129,7 @@ def test_an_index_that_was_cut_off_is_said_to_be_damaged(folder):
     whole = file.read_bytes()
     for length in (0, 50, 5000, len(whole) // 2, len(whole) - 1):
         file.write_bytes(whole[:length])
-        with pytest.raises(DamagedIndexError, match="is damaged: .*; restore it"):
+        with pytest.raises(DamagedIndexError, match=r"is damaged: .*; restore it"):
             content(folder)
         clear_leftovers(folder)
     file.write_bytes(whole)
@@ -137,7 +139,7 @@ def test_an_index_that_was_cut_off_is_said_to_be_damaged(folder):
 def test_a_damaged_encoder_is_noticed_and_codes_are_still_searched(folder):
     (folder / "model.safetensors").write_bytes(b"an encodes")
     with open_index(folder) as index:
-        with pytest.raises(DamagedIndexError, match="model.safetensors is not as written"):
+        with pytest.raises(DamagedIndexError, match=r"model\.safetensors is not as written"):
             index.encoder()
         assert index.search(items([3])[1], k=1).ids[0, 0] == 3
 
@@ -214,10 +216,18 @@ def test_an_index_that_could_not_be_made_leaves_nothing(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_text_that_is_not_valid_is_refused(folder):
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        (Metadata(path="\udcff.jpg"), "rename the file"),
+        (Metadata(fields={"exposure": float("nan")}), "cannot be stored"),
+    ],
+)
+def test_metadata_that_cannot_be_stored_is_refused(folder, metadata, message):
     ids, codes, _ = items([2000])
-    with open_index(folder) as index, pytest.raises(InputError, match="rename the file"):
-        index.add(ids, codes, [Metadata(path="\udcff.jpg")])
+    with open_index(folder) as index, pytest.raises(InputError, match=message):
+        index.add(ids, codes, [metadata])
+    assert len(content(folder)[0]) == 900
 
 
 def clear_leftovers(folder) -> None:

@@ -94,8 +94,10 @@ class Blocks:
         versions, counts = {}, []
         query = "SELECT first, version, count FROM blocks ORDER BY first"
         for first, version, count in self._connection.execute(query):
-            versions[int(first)] = int(version)
-            counts.append(int(count))
+            if not isinstance(count, int) or not 0 < count <= 2 * BLOCK:
+                raise DamagedIndexError(self._folder, f"the block of id {first} is not whole")
+            versions[first] = version
+            counts.append(count)
         empty = empty_table(self._n_bits)
         ids = np.empty(sum(counts), dtype=np.int64)
         words = np.empty((len(empty.words), len(ids)), dtype=np.uint64)
@@ -136,7 +138,9 @@ class Blocks:
         if row is None:
             raise DamagedIndexError(self._folder, f"the block of id {first} is missing")
         count, payload, checksum = row
-        whole = isinstance(payload, bytes) and len(payload) == count * (8 + self._n_bytes)
+        # Of a damaged row not even the types are certain.
+        typed = isinstance(payload, bytes) and isinstance(count, int)
+        whole = typed and len(payload) == count * (8 + self._n_bytes)
         if not whole or self._checksum(payload) != checksum:
             raise DamagedIndexError(
                 self._folder, f"the codes of {count} items from id {first} on are not as written"

@@ -3,15 +3,16 @@
 import json
 import sqlite3
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int64
 
-from orbithash.errors import DamagedIndexError
-from orbithash.index.base import Metadata, Where
+from orbithash.errors import DamagedIndexError, InputError
+from orbithash.index.base import Metadata, Value, Where
 
 COLUMNS = "id, source, path, stamp, labels, fields, checksum"
 
@@ -27,15 +28,14 @@ class Rows:
         sources = {name: self._source_number(name) for name in {each.source for each in metadata}}
         rows, labels = [], []
         for identifier, each in zip(ids.tolist(), metadata, strict=True):
-            row = (
-                identifier,
-                sources[each.source],
+            texts = (
                 each.path,
                 each.stamp,
                 labels_as_json(each.labels),
-                json.dumps(dict(each.fields), ensure_ascii=False) if each.fields else "{}",
+                fields_as_json(each.fields) if each.fields else "{}",
             )
-            rows.append((*row, checksum(row)))
+            check = checksum(identifier, each.source, *texts)
+            rows.append((identifier, sources[each.source], *texts, check))
             labels += [(label, identifier) for label in each.labels]
         self._connection.executemany("INSERT INTO items VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
         self._connection.executemany("INSERT OR IGNORE INTO labels VALUES (?, ?)", labels)
@@ -103,14 +103,12 @@ class Rows:
         query = "SELECT number FROM sources WHERE name = ?"
         return int(self._connection.execute(query, (name,)).fetchone()[0])
 
-    def _source_names(self) -> dict[int, str]:
+    def _source_names(self) -> dict[Any, Any]:
         return dict(self._connection.execute("SELECT number, name FROM sources")) | {0: ""}
 
-    def _metadata(
-        self, row: tuple[int, int, str, str, str, str, int], names: dict[int, str]
-    ) -> Metadata:
+    def _metadata(self, row: tuple[Any, ...], names: dict[Any, Any]) -> Metadata:
         identifier, source, path, stamp, labels, fields, expected = row
-        if checksum(row[:-1]) != expected or source not in names:
+        if checksum(identifier, names.get(source), path, stamp, labels, fields) != expected:
             raise DamagedIndexError(
                 self._folder, f"the metadata of item {identifier} is not as written"
             )
@@ -128,5 +126,15 @@ def labels_as_json(labels: tuple[str, ...]) -> str:
     return json.dumps(labels, ensure_ascii=False)
 
 
-def checksum(row: tuple[object, ...]) -> int:
+def fields_as_json(fields: Mapping[str, Value]) -> str:
+    try:
+        return json.dumps(dict(fields), ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"the fields {dict(fields)} cannot be stored: {error}; "
+            "give strings, finite numbers and booleans"
+        ) from None
+
+
+def checksum(*row: object) -> int:
     return zlib.crc32("\0".join(map(str, row)).encode(errors="surrogatepass"))

@@ -1,6 +1,5 @@
 """A process that adds to an index until it is killed, and tells of every batch that was stored."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +32,3 @@ def write(address: str, told: Path, first: int) -> None:
             opened.write(f"{batch}\n")
             opened.flush()
             batch += 1
-
-
-if __name__ == "__main__":
-    write(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
