@@ -1,5 +1,6 @@
 """A process that adds to an index until it is killed, and tells of every batch that was stored."""
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -32,3 +33,17 @@ def write(address: str, told: Path, first: int) -> None:
             opened.write(f"{batch}\n")
             opened.flush()
             batch += 1
+
+
+def read_told(told: Path) -> int:
+    """The last batch that the writer told of; a line that it did not finish does not count."""
+    lines = told.read_text().split("\n")[:-1] if told.exists() else []
+    return int(lines[-1]) if lines else -1
+
+
+def wait_for(condition, writer) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert writer.is_alive()
+        assert time.monotonic() < deadline
+        time.sleep(0.002)

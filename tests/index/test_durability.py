@@ -2,13 +2,20 @@
 
 import os
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from clean_processes import call
-from index_writer import BATCH, N_BITS, batch_codes, batch_metadata, write
+from index_writer import (
+    BATCH,
+    N_BITS,
+    batch_codes,
+    batch_metadata,
+    read_told,
+    wait_for,
+    write,
+)
 from orbithash.index import create_index, open_index
 from orbithash.kernels.nearest import nearest_reference
 
@@ -69,17 +76,3 @@ def assert_whole(index, *, at_least: int) -> None:
     distances, positions = nearest_reference(queries, codes, k=7)
     np.testing.assert_array_equal(found.ids, positions)
     np.testing.assert_array_equal(found.distances, distances)
-
-
-def read_told(told: Path) -> int:
-    """The last batch that the writer told of; a line that it did not finish does not count."""
-    lines = told.read_text().split("\n")[:-1] if told.exists() else []
-    return int(lines[-1]) if lines else -1
-
-
-def wait_for(condition, writer) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert writer.is_alive()
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
