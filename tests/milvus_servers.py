@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import socket
 import uuid
 from pathlib import Path
 
@@ -16,23 +17,39 @@ RUNNING = "ORBITHASH_TEST_MILVUS"
 class Server:
     """A server on a data folder, which can be killed and started again."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path | None, address: str = "") -> None:
+        self._folder, self.address = folder, address
         self._server = None
-        self.address = ""
 
-    def start(self) -> "Server":
-        from milvus import MilvusServer, MilvusServerConfig
+    @property
+    def is_ours(self) -> bool:
+        return self._folder is not None
 
-        config = MilvusServerConfig(data_dir=str(self._folder))
+    def start(self) -> None:
+        """Takes about ten seconds, and as much again the first time, when it is unpacked."""
+        import milvus
+
+        class Config(milvus.MilvusServerConfig):
+            def try_bind_port(self, port):
+                """As its own, but a port that a killed server has left is free at once."""
+                bound = socket.socket()
+                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    bound.bind(("127.0.0.1", port))
+                    bound.listen()
+                except OSError:
+                    bound.close()
+                    return None
+                return bound
+
+        options = {"proxy_port": int(self.address.rpartition(":")[2])} if self.address else {}
+        config = Config(data_dir=str(self._folder), **options)
+        # Its parts find each other by this address, not by that of another network.
         for part in ("rootCoord", "proxy", "queryCoord", "queryNode", "dataCoord", "dataNode"):
             config.set(f"{part}.ip", "127.0.0.1")
-        if self.address:  # the same port again
-            config.update(proxy_port=int(self.address.rpartition(":")[2]))
-        self._server = MilvusServer(config)
+        self._server = milvus.MilvusServer(config)
         self._server.start()
         self.address = f"http://127.0.0.1:{self._server.listen_port}"
-        return self
 
     def kill(self) -> None:
         """It does not end when it is asked to."""
@@ -43,13 +60,14 @@ class Server:
 
 @pytest.fixture(scope="session")
 def milvus_server(tmp_path_factory):
-    """The address of a server for all tests of a session."""
+    """One server for all tests of a session."""
     if address := os.environ.get(RUNNING):
-        yield address
+        yield Server(None, address)
         return
     pytest.importorskip("milvus", reason="the package milvus, a server for tests, is not installed")
-    server = Server(tmp_path_factory.mktemp("milvus")).start()
-    yield server.address
+    server = Server(tmp_path_factory.mktemp("milvus"))
+    server.start()
+    yield server
     server.kill()
 
 

@@ -6,6 +6,7 @@ import pytest
 from milvus_servers import new_collection
 from orbithash.errors import CodeLengthError, InputError
 from orbithash.index import ENGINES, Metadata, SearchEngine, Where, create_index
+from orbithash.kernels.nearest import nearest_reference
 
 ORDERED = ("exact", "faiss", "folder")  # ties in the order of ids, and cut in that order
 EXACT = (*ORDERED, "milvus")  # the right distances for certain
@@ -28,7 +29,7 @@ def make_index(name, tmp_path, request):
         return lambda n_bits: create_index(tmp_path / "index.orbit", n_bits)
     if "milvus" not in name:
         return ENGINES[name]
-    server = request.getfixturevalue("milvus_server")
+    server = request.getfixturevalue("milvus_server").address
     return lambda n_bits: ENGINES[name](n_bits, server=server, collection=new_collection())
 
 
@@ -83,6 +84,25 @@ def test_search_equals_brute_force_with_ties_in_the_order_of_ids(make_index, nam
     index.add(ids[:25], codes[:25])
     index.add(ids[25:], codes[25:])
     assert_nearest(name, index.search(queries, k), queries, ids, codes, k)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_search_equals_a_stable_sort_whatever_the_sizes(make_index, name, seed):
+    rng = np.random.default_rng(seed)
+    n_bits, n, k = (int(rng.integers(*bounds)) for bounds in ((4, 1025), (1, 300), (1, 320)))
+    # Few different codes, so that most distances are ties.
+    codes = random_codes(20, n_bits, seed=seed)[rng.integers(0, 20, n)]
+    queries, ids = random_codes(5, n_bits, seed=seed + 100), np.sort(rng.choice(9999, n, False))
+    index = make_index(n_bits)
+    order = rng.permutation(n)
+    index.add(ids[order], codes[order])
+    found = index.search(queries, k)
+    distances, positions = nearest_reference(queries, codes, k)
+    if name in EXACT:
+        assert np.array_equal(found.distances, distances)
+    if name in ORDERED:
+        assert np.array_equal(found.ids, ids[positions])
+    assert found.ids.shape == distances.shape
 
 
 @pytest.mark.parametrize("n_bits", [4, 13, 64, 1024])

@@ -1,6 +1,7 @@
 """FAISS: a flat binary index, and two approximate ones as an explicit choice."""
 
 import logging
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,51 +26,44 @@ class FaissIndex(MemoryIndex):
     def __init__(self, n_bits: int) -> None:
         super().__init__(n_bits)
         self._faiss = import_faiss()
-        self._engine: Any = None  # made of the table when it is first searched
-
-    def replace_table(self, table: CodeTable) -> None:
-        """Search these codes from now on."""
-        super().replace_table(table)
-        self._engine = None
+        self._built: tuple[CodeTable, Any] | None = None
 
     def nearest(self, codes: UInt8[np.ndarray, "queries bytes"], k: int) -> Neighbours:
         """The k nearest of all items, ties cut in the order of ids."""
         if k == 0 or len(codes) == 0:
             return nearest_of(self.table, codes, k)
-        engine = self.built()
+        table, engine = self.built()
         # FAISS cuts ties as it pleases: one more shows whether there was one at the cut.
-        distances, positions = engine.search(codes, min(k + 1, len(self)))
-        found = in_order(distances.astype(np.int64), positions)
-        if found[0].shape[1] > k:
-            cut = np.flatnonzero(found[0][:, k] == found[0][:, k - 1])
-            found = found[0][:, :k], found[1][:, :k]
+        found = engine.search(codes, min(k + 1, len(table)))
+        distances, positions = in_order(found[0].astype(np.int64), found[1])
+        if distances.shape[1] > k:
+            cut = np.flatnonzero(distances[:, k] == distances[:, k - 1])
+            distances, positions = distances[:, :k], positions[:, :k]
             for query in cut:
-                self._settle_ties(codes[query : query + 1], found[0][query], found[1][query])
-        return Neighbours(ids=self.table.ids[found[1]], distances=found[0])
+                last = distances[query, -1]
+                tied = all_at(engine, codes[query : query + 1], int(last))
+                nearer = int(np.count_nonzero(distances[query] < last))
+                positions[query, nearer:] = tied[: k - nearer]
+        return Neighbours(ids=table.ids[positions], distances=distances)
 
-    def built(self) -> Any:
-        """FAISS's own index of the codes, numbered by position in the order of ids."""
-        if self._engine is None:
-            self._engine = self.build(self.table.codes())
-        return self._engine
+    def built(self) -> tuple[CodeTable, Any]:
+        """The codes and FAISS's own index of them, made when they are first searched.
+
+        FAISS numbers them by position, so that its numbers are in the order of ids.
+        """
+        table, built = self.table, self._built
+        if built is None or built[0] is not table:
+            built = self._built = (table, self.build(table.codes()))
+            self.after_building(*built)
+        return built
 
     def build(self, codes: UInt8[np.ndarray, "n bytes"]) -> Any:
         engine = self._faiss.IndexBinaryFlat(8 * codes.shape[1])
         engine.add(codes)
         return engine
 
-    def _settle_ties(
-        self,
-        code: UInt8[np.ndarray, "1 bytes"],
-        distances: Int64[np.ndarray, " k"],
-        positions: Int64[np.ndarray, " k"],
-    ) -> None:
-        """Put the first of all items at the last distance where FAISS put some of them."""
-        last = distances[-1]
-        _, all_distances, within = self.built().range_search(code, int(last) + 1)
-        tied = np.sort(within[all_distances == last])
-        nearer = int(np.count_nonzero(distances < last))
-        positions[nearer:] = tied[: len(positions) - nearer]
+    def after_building(self, table: CodeTable, engine: Any) -> None:
+        """A flat index is exact: there is nothing to say about it."""
 
 
 class ApproximateFaissIndex(FaissIndex):
@@ -81,42 +75,25 @@ class ApproximateFaissIndex(FaissIndex):
         """About the k nearest; where fewer are found, ids and distances end in -1."""
         if k == 0 or len(codes) == 0:
             return nearest_of(self.table, codes, k)
-        # What was not found has position -1 and the largest distance there is, so it comes last.
-        found = self.built().search(codes, k)
-        distances, positions = in_order(found[0].astype(np.int64), found[1])
-        there = positions >= 0
-        ids = np.where(there, self.table.ids[positions], -1)
-        return Neighbours(ids=ids, distances=np.where(there, distances, -1))
+        return found_by(*self.built(), codes, k)
 
-    def built(self) -> Any:
-        """FAISS's index; building it takes long, so it says how good the result is."""
-        if self._engine is None:
-            super().built()
-            self.recall = self._measured_recall()
-            logger.info(
-                "%s of %d codes: recall@%d is %.3f, measured with %d of them",
-                self.name,
-                len(self),
-                min(NEIGHBOURS, len(self)),
-                self.recall,
-                min(SAMPLE, len(self)),
-            )
-        return self._engine
+    def after_building(self, table: CodeTable, engine: Any) -> None:
+        """Measure and tell the recall by distance: of what exact search finds, how much."""
+        n, k = min(SAMPLE, len(table)), min(NEIGHBOURS, len(table))
+        sample = np.random.default_rng(0).choice(len(table), n, replace=False)
+        codes = table.codes(np.sort(sample))
+        found, exact = found_by(table, engine, codes, k), nearest_of(table, codes, k)
+        near = (found.distances >= 0) & (found.distances <= exact.distances[:, -1:])
+        self.recall = float(near.mean())
+        logger.info(
+            "%s of %d codes: recall@%d is %.3f, measured with %d of them",
+            *(self.name, len(table), k, self.recall, n),
+        )
 
     def stats(self) -> IndexStats:
-        self.built()
-        stats = super().stats()
-        return IndexStats(**{**vars(stats), "recall": self.recall})
-
-    def _measured_recall(self) -> float:
-        """Of what exact search finds, how much is found, by distance."""
-        rng = np.random.default_rng(0)
-        sample = rng.choice(len(self), min(SAMPLE, len(self)), replace=False)
-        codes = self.table.codes(np.sort(sample))
-        k = min(NEIGHBOURS, len(self))
-        found, exact = self.nearest(codes, k), nearest_of(self.table, codes, k)
-        farthest = exact.distances[:, -1:]
-        return float(np.mean((found.distances >= 0) & (found.distances <= farthest)))
+        if len(self):
+            self.built()
+        return replace(super().stats(), recall=self.recall)
 
 
 class FaissInvertedIndex(ApproximateFaissIndex):
@@ -147,6 +124,26 @@ class FaissGraphIndex(ApproximateFaissIndex):
         engine.hnsw.efSearch = 128
         engine.add(codes)
         return engine
+
+
+def found_by(
+    table: CodeTable, engine: Any, codes: UInt8[np.ndarray, "queries bytes"], k: int
+) -> Neighbours:
+    """What an approximate index finds; where that is fewer than k, ids and distances end in -1."""
+    found = engine.search(codes, min(k, len(table)))
+    # What was not found has position -1 and the largest distance there is, so it comes last.
+    distances, positions = in_order(found[0].astype(np.int64), found[1])
+    there = positions >= 0
+    ids = np.where(there, table.ids[positions], -1)
+    return Neighbours(ids=ids, distances=np.where(there, distances, -1))
+
+
+def all_at(
+    engine: Any, code: UInt8[np.ndarray, "1 bytes"], distance: int
+) -> Int64[np.ndarray, " n"]:
+    """The positions of all codes at a distance, in ascending order."""
+    _, distances, positions = engine.range_search(code, distance + 1)
+    return np.sort(positions[distances == distance])
 
 
 def in_order(

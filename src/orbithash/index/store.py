@@ -11,6 +11,7 @@ import sqlite3
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -212,9 +213,8 @@ class StoredIndex:
 
     def stats(self) -> IndexStats:
         self._refresh(None)
-        stats = self._engine.stats()
         disk = sum(path.stat().st_size for path in self.folder.iterdir())
-        return IndexStats(**{**vars(stats), "disk_bytes": disk})
+        return replace(self._engine.stats(), disk_bytes=disk)
 
     def close(self) -> None:
         with self._lock:
