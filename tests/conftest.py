@@ -13,3 +13,5 @@ checked = [
     if module.name != "kernels"
 ]
 install_import_hook(checked, "shape_checks.check")
+
+from milvus_servers import milvus_server  # noqa: E402, F401 — a fixture, for tests anywhere

@@ -3,7 +3,10 @@
 HashingError
 ├── InputError            (ValueError)    what was given cannot be used: a label, an array, a file
 │   ├── CodeLengthError                   codes of different lengths were compared
-│   └── UnreadableImageError              an image file is missing, damaged or no image
+│   ├── UnreadableImageError              an image file is missing, damaged or no image
+│   └── DamagedIndexError                 an index cannot be read as it was written
+├── StorageError          (OSError)       an index could not be written
+├── ServerError      (ConnectionError)    a server is away, or failed at what was asked of it
 └── MissingExtraError     (ImportError)   an optional dependency is not installed
 """
 
@@ -34,6 +37,24 @@ class UnreadableImageError(InputError):
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"cannot read {path}: {reason}; repair or remove the file")
         self.path, self.reason = path, reason
+
+
+class DamagedIndexError(InputError):
+    """A file of an index is not what was written: truncated, overwritten, or with bits flipped."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(
+            f"the index {path} is damaged: {reason}; restore it from a copy or make it again with "
+            "orbithash index, and have the disk checked"
+        )
+
+
+class StorageError(HashingError, OSError):
+    """An index could not be written; everything that it held before is still there."""
+
+
+class ServerError(HashingError, ConnectionError):
+    """A server is away, or failed at what was asked of it."""
 
 
 class MissingExtraError(HashingError, ImportError):

@@ -1,12 +1,36 @@
-"""One contract for every engine of the registry."""
+"""One contract for every engine of the registry, held against brute force."""
 
 import numpy as np
 import pytest
 
+from milvus_servers import new_collection
 from orbithash.errors import CodeLengthError, InputError
-from orbithash.index import ENGINES, SearchEngine
+from orbithash.index import ENGINES, Metadata, SearchEngine, Where, create_index
+from orbithash.kernels.nearest import nearest_reference
 
-pytestmark = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
+ORDERED = ("exact", "faiss", "folder")  # ties in the order of ids, and cut in that order
+EXACT = (*ORDERED, "milvus")  # the right distances for certain
+RECALL = 0.9  # what the others must find, by distance
+
+# A folder keeps the contract too, whatever engine searches it.
+pytestmark = pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if "milvus" in name else ())
+        for name in (*ENGINES, "folder")
+    ],
+)
+
+
+@pytest.fixture
+def make_index(name, tmp_path, request):
+    """Makes an empty index of the engine that a test is about."""
+    if name == "folder":
+        return lambda n_bits: create_index(tmp_path / "index.orbit", n_bits)
+    if "milvus" not in name:
+        return ENGINES[name]
+    server = request.getfixturevalue("milvus_server").address
+    return lambda n_bits: ENGINES[name](n_bits, server=server, collection=new_collection())
 
 
 def random_codes(n: int, n_bits: int, seed: int = 0) -> np.ndarray:
@@ -14,66 +38,205 @@ def random_codes(n: int, n_bits: int, seed: int = 0) -> np.ndarray:
     return np.packbits(bits, axis=1)
 
 
-def brute_force(queries, ids, codes, k):
+def random_ids(n: int, seed: int = 2) -> np.ndarray:
+    """Unsorted and far apart; negative ones too, and -1 among them."""
+    ids = np.random.default_rng(seed).permutation(1000)[:n] - 500
+    ids[n // 2] = -1 if -1 not in ids else ids[n // 2]
+    return ids
+
+
+def brute_force(queries, ids, codes):
     """Every query against every code in plain Python: (distance, id) pairs, sorted."""
-    found = []
-    for query in queries:
-        pairs = [
+    return [
+        sorted(
             (sum(int(a ^ b).bit_count() for a, b in zip(query, code, strict=True)), int(i))
             for i, code in zip(ids, codes, strict=True)
-        ]
-        found.append(sorted(pairs)[:k])
-    return np.array(found)
+        )
+        for query in queries
+    ]
 
 
-@pytest.mark.parametrize("n_bits", [4, 8, 13, 64])
+def assert_nearest(name, found, queries, ids, codes, k):
+    """As exact as the engine is meant to be."""
+    expected = np.array([pairs[:k] for pairs in brute_force(queries, ids, codes)])
+    assert found.ids.dtype == found.distances.dtype == np.int64
+    assert found.ids.shape == found.distances.shape == expected.shape[:2]
+    true_distances = [dict((i, d) for d, i in pairs) for pairs in brute_force(queries, ids, codes)]
+    for row, true in enumerate(true_distances):
+        pairs = list(zip(found.distances[row].tolist(), found.ids[row].tolist(), strict=True))
+        there = [pair for pair in pairs if pair[0] >= 0]
+        assert there == sorted(there)
+        assert all(true[i] == distance for distance, i in there)
+    if name in EXACT:
+        assert np.array_equal(found.distances, expected[:, :, 0])
+    if name in ORDERED:
+        assert np.array_equal(found.ids, expected[:, :, 1])
+    near = (found.distances >= 0) & (found.distances <= expected[:, -1:, 0])
+    assert near.mean() >= RECALL
+
+
+@pytest.mark.parametrize("n_bits", [4, 8, 13, 64, 100, 1024])
 @pytest.mark.parametrize("k", [1, 10, 60])
-def test_search_equals_brute_force_with_ties_in_the_order_of_ids(engine, n_bits, k):
+def test_search_equals_brute_force_with_ties_in_the_order_of_ids(make_index, name, n_bits, k):
     codes, queries = random_codes(60, n_bits), random_codes(7, n_bits, seed=1)
-    ids = np.random.default_rng(2).permutation(1000)[:60] - 500  # unsorted, negative ones too
-    index = engine(n_bits)
+    ids = random_ids(60)
+    index = make_index(n_bits)
     index.add(ids[:25], codes[:25])
     index.add(ids[25:], codes[25:])
+    assert_nearest(name, index.search(queries, k), queries, ids, codes, k)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_search_equals_a_stable_sort_whatever_the_sizes(make_index, name, seed):
+    rng = np.random.default_rng(seed)
+    n_bits, n, k = (int(rng.integers(*bounds)) for bounds in ((4, 1025), (1, 300), (1, 320)))
+    # Few different codes, so that most distances are ties.
+    codes = random_codes(20, n_bits, seed=seed)[rng.integers(0, 20, n)]
+    queries, ids = random_codes(5, n_bits, seed=seed + 100), np.sort(rng.choice(9999, n, False))
+    index = make_index(n_bits)
+    order = rng.permutation(n)
+    index.add(ids[order], codes[order])
     found = index.search(queries, k)
-    expected = brute_force(queries, ids, codes, k)
-    assert np.array_equal(found.distances, expected[:, :, 0])
-    assert np.array_equal(found.ids, expected[:, :, 1])
-    assert found.ids.dtype == np.int64
+    distances, positions = nearest_reference(queries, codes, k)
+    if name in EXACT:
+        assert np.array_equal(found.distances, distances)
+    if name in ORDERED:
+        assert np.array_equal(found.ids, ids[positions])
+    assert found.ids.shape == distances.shape
 
 
-def test_fewer_columns_come_back_when_fewer_codes_are_stored(engine):
-    index = engine(16)
+@pytest.mark.parametrize("n_bits", [4, 13, 64, 1024])
+def test_within_a_radius_is_everything_that_brute_force_finds(make_index, n_bits):
+    codes, queries = random_codes(60, n_bits), random_codes(4, n_bits, seed=1)
+    ids = random_ids(60)
+    index = make_index(n_bits)
+    index.add(ids, codes)
+    for radius in (0, n_bits // 2, 2 * n_bits):
+        expected = brute_force(queries, ids, codes)
+        for ball, pairs in zip(index.within(queries, radius), expected, strict=True):
+            near = [pair for pair in pairs if pair[0] <= radius]
+            assert list(zip(ball.distances.tolist(), ball.ids.tolist(), strict=True)) == near
+
+
+def test_whatever_is_done_the_index_holds_what_a_dictionary_would(make_index, name):
+    index, model = make_index(20), {}
+    rng = np.random.default_rng(0)
+    for step in range(12):
+        ids = rng.choice(np.arange(-40, 40), rng.integers(1, 25), replace=False)
+        codes = random_codes(len(ids), 20, seed=step)
+        notes = [Metadata(path=f"{step}/{i}.jpg", labels=(f"class {i % 3}",)) for i in ids]
+        if step % 3 == 2:
+            assert index.remove(ids) == sum(int(i) in model for i in ids)
+            model = {i: item for i, item in model.items() if i not in ids}
+        elif step % 3 == 1:
+            index.update(ids, codes, notes)
+            model |= {int(i): item for i, *item in zip(ids, codes, notes, strict=True)}
+        else:
+            free = np.array([int(i) not in model for i in ids])
+            index.add(ids[free], codes[free], [n for n, f in zip(notes, free, strict=True) if f])
+            new = zip(ids[free], codes[free], np.array(notes, object)[free], strict=True)
+            model |= {int(i): [code, note] for i, code, note in new}
+        assert len(index) == len(model)
+    stored = list(index.iterate(batch_size=7))
+    assert [i for items in stored for i in items.ids.tolist()] == sorted(model)
+    for items in [*stored, index.get(np.array(sorted(model))[::-1])]:
+        for i, code, note in zip(items.ids.tolist(), items.codes, items.metadata, strict=True):
+            assert np.array_equal(code, model[i][0])
+            assert note == model[i][1]
+    queries, ids = random_codes(3, 20, seed=99), np.array(sorted(model))
+    codes = np.array([model[i][0] for i in ids])
+    assert_nearest(name, index.search(queries, 5), queries, ids, codes, 5)
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        (Where(labels=("cat",)), [0, 2]),
+        (Where(labels=("dog", "bird")), [1, 2, 3]),
+        (Where(labels=('say "miau"',)), [4]),
+        (Where(labels=("fish",)), []),
+        (Where(fields={"camera": "it's"}), [1, 3]),
+        (Where(fields={"year": 2020}), [0, 1]),
+        (Where(fields={"year": 2020, "sharp": True}), [0]),
+        (Where(fields={"sharp": 1}), []),
+        (Where(labels=("dog",), fields={"year": 2020}), [1]),
+        (Where(), [0, 1, 2, 3, 4, 5]),
+    ],
+)
+def test_only_items_that_the_filter_admits_are_found(make_index, where, expected):
+    index = make_index(16)
+    codes = random_codes(6, 16)
+    index.add(
+        np.arange(6),
+        codes,
+        [
+            Metadata(labels=("cat",), fields={"year": 2020, "sharp": True}),
+            Metadata(labels=("dog",), fields={"year": 2020, "camera": "it's", "sharp": False}),
+            Metadata(labels=("cat", "bird"), fields={"exposure": 0.5}),
+            Metadata(labels=("bird",), fields={"camera": "it's"}),
+            Metadata(labels=('say "miau"',)),
+            Metadata(),
+        ],
+    )
+    found = index.search(codes[:1], k=6, where=where)
+    assert sorted(found.ids[0].tolist()) == expected
+    (ball,) = index.within(codes[:1], radius=16, where=where)
+    assert ball.ids.tolist() == found.ids[0].tolist()
+
+
+def test_fewer_columns_come_back_when_fewer_codes_are_stored(make_index):
+    index = make_index(16)
     assert index.search(random_codes(3, 16), k=5).ids.shape == (3, 0)
     index.add(np.arange(2), random_codes(2, 16))
     assert index.search(random_codes(3, 16), k=5).ids.shape == (3, 2)
     assert index.search(random_codes(0, 16), k=5).ids.shape == (0, 2)
+    assert index.within(random_codes(0, 16), radius=5) == []
     assert len(index) == 2
 
 
-def test_codes_of_another_length_are_refused(engine):
-    index = engine(16)
+def test_codes_of_another_length_are_refused(make_index):
+    index = make_index(16)
     with pytest.raises(CodeLengthError, match="the codes have 3 bytes where 16 bits need 2"):
         index.add(np.arange(1), random_codes(1, 24))
     index.add(np.arange(1), random_codes(1, 16))
     with pytest.raises(CodeLengthError):
         index.search(random_codes(1, 8), k=1)
+    with pytest.raises(CodeLengthError):
+        index.within(random_codes(1, 8), radius=1)
 
 
-def test_an_id_can_be_stored_once_only(engine):
-    index = engine(16)
+def test_an_id_can_be_added_once_only(make_index):
+    index = make_index(16)
     index.add(np.array([3]), random_codes(1, 16))
     with pytest.raises(InputError, match="id 3 is stored already"):
         index.add(np.array([4, 3]), random_codes(2, 16))
+    with pytest.raises(InputError, match="id 5 is given twice"):
+        index.update(np.array([5, 5]), random_codes(2, 16))
     assert len(index) == 1
+    with pytest.raises(InputError, match="there is no item with id 4"):
+        index.get(np.array([3, 4]))
 
 
-def test_ids_must_be_as_many_as_codes_and_k_positive(engine):
-    index = engine(16)
+def test_what_does_not_belong_together_is_refused(make_index):
+    index = make_index(16)
     with pytest.raises(InputError, match="got 2 ids for 1 codes"):
         index.add(np.arange(2), random_codes(1, 16))
+    with pytest.raises(InputError, match="metadata of 1 items for 2 codes"):
+        index.add(np.arange(2), random_codes(2, 16), [Metadata()])
+    with pytest.raises(InputError, match="whole numbers"):
+        index.remove(np.array([0.5]))
     with pytest.raises(InputError, match="at least 1 neighbour"):
         index.search(random_codes(1, 16), k=0)
+    with pytest.raises(InputError, match="0 bits or more"):
+        index.within(random_codes(1, 16), radius=-1)
 
 
-def test_engine_keeps_the_protocol(engine):
-    assert isinstance(engine(16), SearchEngine)
+def test_engine_keeps_the_protocol_and_says_what_it_holds(make_index, name):
+    index = make_index(16)
+    assert isinstance(index, SearchEngine)
+    index.add(np.arange(50), random_codes(50, 16))
+    stats = index.stats()
+    expected_name = "exact" if name == "folder" else name
+    assert (stats.engine, stats.n_bits, stats.count) == (expected_name, 16, 50)
+    assert (stats.recall is not None) == (name in ("faiss-ivf", "faiss-hnsw"))
+    index.close()

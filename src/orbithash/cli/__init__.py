@@ -15,8 +15,10 @@ from orbithash.cli.encode import encode
 from orbithash.cli.evaluate import evaluate
 from orbithash.cli.export import export
 from orbithash.cli.features import features
+from orbithash.cli.index import index
 from orbithash.cli.listing import list_registries
 from orbithash.cli.reproduce import reproduce
+from orbithash.cli.search import search
 from orbithash.cli.train import train
 from orbithash.errors import HashingError
 
@@ -33,6 +35,8 @@ app.command("features")(features)
 app.command("train")(train)
 app.command("evaluate")(evaluate)
 app.command("encode")(encode)
+app.command("index")(index)
+app.command("search")(search)
 app.command("export")(export)
 app.command("reproduce")(reproduce)
 app.command("list")(list_registries)

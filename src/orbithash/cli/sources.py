@@ -21,3 +21,15 @@ def image_files(source: str) -> "ImageFiles":
     if not isinstance(images, ImageFiles):
         raise InputError(f"{source} has no image files; give a folder, a .csv or NAME:FOLDER")
     return images
+
+
+def absolute_source(source: str) -> str:
+    """The same source by a name that means it from any folder.
+
+    >>> absolute_source("voc2007:/data/VOC2007")
+    'voc2007:/data/VOC2007'
+    """
+    name, colon, folder = source.partition(":")
+    if colon and not Path(source).exists():
+        return f"{name}:{Path(folder).absolute()}"
+    return str(Path(source).absolute())

@@ -14,7 +14,7 @@ from orbithash.data.features import (
     read_vectors,
     write_features,
 )
-from orbithash.data.folder import class_folders
+from orbithash.data.folder import all_images, class_folders
 from orbithash.data.image_files import ImageFiles
 from orbithash.data.published import HOMES
 from orbithash.data.sampling import ClassBalancedBatches, ShuffledBatches, batches_by_labels
@@ -38,6 +38,7 @@ __all__ = [
     "Split",
     "Vectors",
     "Views",
+    "all_images",
     "batches_by_labels",
     "check_trainable",
     "class_folders",

@@ -54,6 +54,7 @@ class Vectors:
     features: Float32[np.ndarray, "n d"]
     labels: Int64[np.ndarray, " n"] | Bool[np.ndarray, "n classes"] | None = None
     paths: tuple[str, ...] | None = None
+    classes: tuple[str, ...] | None = None
 
 
 def read_features(file: Path) -> LabelledFeatures:
@@ -98,6 +99,7 @@ def read_vectors(file: Path) -> Vectors:
             features,
             None if labels is None else checked_labels(labels, n_rows=len(features)),
             checked_paths(arrays.get("paths"), n_rows=len(features)),
+            checked_strings("classes", arrays.get("classes")),
         )
     except InputError as error:
         raise InputError(f"{file}: {error}") from None

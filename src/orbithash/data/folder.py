@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from orbithash.data.base import Split
 from orbithash.data.default_split import default_split
 from orbithash.data.image_files import ImageFiles
 from orbithash.errors import InputError
@@ -47,6 +48,29 @@ def class_folders(folder: Path, *, seed: int = 0) -> ImageFiles:
         labels=labels,
         classes=classes,
         split=default_split(labels, seed=seed),
+    )
+
+
+def all_images(folder: Path) -> ImageFiles:
+    """Every image beneath `folder`, to be encoded: no class is needed, and nothing is split.
+
+    What lies in no class folder has the class "", and every image is in every part of the split.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder} is not a folder; give a folder that holds images")
+    paths = [file.relative_to(folder) for file in images_beneath(folder)]
+    names = [path.parts[0] if len(path.parts) > 1 else "" for path in paths]
+    classes = tuple(sorted(set(names)))
+    number = {name: label for label, name in enumerate(classes)}
+    rows = np.arange(len(paths))
+    if not paths:
+        raise InputError(f"there are no images in {folder}; check the path")
+    return ImageFiles(
+        root=folder,
+        paths=tuple(path.as_posix() for path in paths),
+        labels=np.array([number[name] for name in names], dtype=np.int64),
+        classes=classes,
+        split=Split(train=rows, query=rows, database=rows),
     )
 
 

@@ -19,8 +19,11 @@ from typing import Any
 
 from orbithash.encoders.feature_encoder import FeatureEncoder
 from orbithash.encoders.image_encoder import ImageEncoder
+from orbithash.encoders.index_encoder import encoder_of
 from orbithash.encoders.model_file import read_encoder, write_encoder
 from orbithash.errors import InputError
+from orbithash.index import open_index
+from orbithash.index.addresses import remote_place
 
 MODEL, RECORD, LOG, SCORES = "model.safetensors", "run.json", "log.jsonl", "scores.json"
 UNREADABLE, CHECKPOINT = "unreadable.txt", "checkpoint.safetensors"
@@ -71,7 +74,10 @@ def read_record(run: Path) -> RunRecord:
 
 
 def load(run: str | Path) -> FeatureEncoder | ImageEncoder:
-    """The encoder of a run, ready to encode."""
+    """The encoder of a run, or of an index, ready to encode."""
+    if remote_place(run) is not None:
+        with open_index(run) as index:
+            return encoder_of(index)
     folder = Path(run)
     if not folder.is_dir():
         raise InputError(f"there is no run {folder}; give a folder that train wrote")

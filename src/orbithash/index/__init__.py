@@ -1,8 +1,42 @@
 """Search by Hamming distance."""
 
-from orbithash.index.base import Neighbours, SearchEngine
+from orbithash.index.addresses import create_index, index_exists, open_index
+from orbithash.index.base import (
+    Ball,
+    Index,
+    IndexStats,
+    Items,
+    Metadata,
+    Neighbours,
+    SearchEngine,
+    Where,
+)
 from orbithash.index.exact import ExactIndex
+from orbithash.index.faiss import FaissGraphIndex, FaissIndex, FaissInvertedIndex
+from orbithash.index.memory import MemoryIndex
+from orbithash.index.milvus import MilvusIndex, MilvusInvertedIndex
 
-__all__ = ["ENGINES", "ExactIndex", "Neighbours", "SearchEngine"]
+__all__ = [
+    "ENGINES",
+    "Ball",
+    "ExactIndex",
+    "Index",
+    "IndexStats",
+    "Items",
+    "Metadata",
+    "Neighbours",
+    "SearchEngine",
+    "Where",
+    "create_index",
+    "index_exists",
+    "open_index",
+]
 
-ENGINES = {"exact": ExactIndex}
+ENGINES: dict[str, type[MemoryIndex] | type[MilvusIndex]] = {
+    "exact": ExactIndex,
+    "faiss": FaissIndex,
+    "faiss-ivf": FaissInvertedIndex,
+    "faiss-hnsw": FaissGraphIndex,
+    "milvus": MilvusIndex,
+    "milvus-ivf": MilvusInvertedIndex,
+}

@@ -1,10 +1,55 @@
-"""What every search engine offers, and what a search returns."""
+"""What every search engine offers, what it stores, and what a search returns."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int64, UInt8
+
+Value = str | int | float | bool
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What is known of an item besides its code."""
+
+    path: str = ""  # of its file, or whatever names it in its source
+    labels: tuple[str, ...] = ()
+    source: str = ""  # what it was indexed from
+    stamp: str = ""  # what the file was when it was encoded; a changed file has another
+    fields: Mapping[str, Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Where:
+    """Which items a search may find: any of these labels, and all of these fields."""
+
+    labels: tuple[str, ...] = ()  # none means that labels do not matter
+    fields: Mapping[str, Value] = field(default_factory=dict)
+
+    def admits(self, metadata: Metadata) -> bool:
+        return (not self.labels or not set(self.labels).isdisjoint(metadata.labels)) and all(
+            name in metadata.fields and equal(metadata.fields[name], value)
+            for name, value in self.fields.items()
+        )
+
+
+def equal(stored: Value, wanted: Value) -> bool:
+    # To Python True is 1; to whoever wrote the metadata it is not.
+    return stored == wanted and isinstance(stored, bool) == isinstance(wanted, bool)
+
+
+@dataclass(frozen=True, eq=False)
+class Items:
+    """Stored items, in the order of ids unless they were asked for one by one."""
+
+    ids: Int64[np.ndarray, " n"]
+    codes: UInt8[np.ndarray, "n bytes"]
+    metadata: tuple[Metadata, ...]
+
+    def __len__(self) -> int:
+        return len(self.ids)
 
 
 @dataclass(frozen=True, eq=False)
@@ -15,14 +60,95 @@ class Neighbours:
     distances: Int64[np.ndarray, "queries k"]
 
 
+@dataclass(frozen=True, eq=False)
+class Ball:
+    """All items within a radius of one query, nearest first; equal distances in order of ids."""
+
+    ids: Int64[np.ndarray, " n"]
+    distances: Int64[np.ndarray, " n"]
+
+
+@dataclass(frozen=True)
+class IndexStats:
+    """How much an index holds, and what that takes."""
+
+    engine: str
+    n_bits: int
+    count: int
+    memory_bytes: int = 0  # of codes and ids that are held ready for search
+    disk_bytes: int = 0
+    recall: float | None = None  # measured when it was built, of an engine that is not exact
+
+
 @runtime_checkable
 class SearchEngine(Protocol):
-    """Finds the stored codes nearest to a query's by Hamming distance."""
+    """Stores codes with metadata, and finds those nearest to a query's by Hamming distance.
 
-    n_bits: int
+    Ids are any int64. Fewer than k columns come back when fewer items are stored or admitted; an
+    engine that is not exact may find fewer for some queries, which end in distance -1 and id -1.
+    """
+
+    @property
+    def n_bits(self) -> int: ...
 
     def __len__(self) -> int: ...
 
-    def add(self, ids: Int64[np.ndarray, " n"], codes: UInt8[np.ndarray, "n bytes"]) -> None: ...
+    def add(
+        self,
+        ids: Int64[np.ndarray, " n"],
+        codes: UInt8[np.ndarray, "n bytes"],
+        metadata: Sequence[Metadata] | None = None,
+    ) -> None:
+        """Store items under ids that are not in use yet."""
 
-    def search(self, codes: UInt8[np.ndarray, "queries bytes"], k: int) -> Neighbours: ...
+    def update(
+        self,
+        ids: Int64[np.ndarray, " n"],
+        codes: UInt8[np.ndarray, "n bytes"],
+        metadata: Sequence[Metadata] | None = None,
+    ) -> None:
+        """Store items in the place of those with the same ids, if there are any."""
+
+    def remove(self, ids: Int64[np.ndarray, " n"]) -> int:
+        """Forget these items; those that are not there do not matter. Returns how many were."""
+
+    def get(self, ids: Int64[np.ndarray, " n"]) -> Items:
+        """These items, in the order asked for."""
+
+    def search(
+        self, codes: UInt8[np.ndarray, "queries bytes"], k: int, where: Where | None = None
+    ) -> Neighbours:
+        """The k nearest items of each query."""
+
+    def within(
+        self, codes: UInt8[np.ndarray, "queries bytes"], radius: int, where: Where | None = None
+    ) -> list[Ball]:
+        """The items at most `radius` bits away from each query."""
+
+    def iterate(self, batch_size: int = 4096) -> Iterator[Items]:
+        """All items in the order of ids, some at a time."""
+
+    def stats(self) -> IndexStats: ...
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class Index(SearchEngine, Protocol):
+    """A search engine that lasts: it knows what its items were indexed from, and by which encoder.
+
+    Every call that changes it has stored what it was given once it returns.
+    """
+
+    def known(self, source: str) -> dict[str, tuple[int, str]]:
+        """Id and stamp of everything that was indexed from a source, by path."""
+
+    def next_id(self) -> int:
+        """An id that is not in use, and neither is any above it."""
+
+    def encoder(self) -> bytes:
+        """The file of the encoder that made the codes, as it was given."""
+
+    def __enter__(self) -> "Index": ...
+
+    def __exit__(self, *error: object) -> None: ...

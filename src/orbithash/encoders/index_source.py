@@ -1,0 +1,121 @@
+"""Bring an index up to date with a source: encode what is new or changed, notice what is gone."""
+
+import hashlib
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from orbithash.data import ImageFiles, LabelledFeatures, Vectors
+from orbithash.encoders.encode_source import encode_source
+from orbithash.encoders.feature_encoder import FeatureEncoder
+from orbithash.encoders.fingerprint import size_and_time
+from orbithash.encoders.image_encoder import ImageEncoder
+from orbithash.errors import InputError
+from orbithash.index import Index, Metadata
+
+BATCH = 1024  # items that are encoded and then stored together
+
+Source = ImageFiles | LabelledFeatures | Vectors
+
+
+@dataclass(frozen=True)
+class IndexReport:
+    """What became of each item of a source."""
+
+    new: int
+    changed: int
+    unchanged: int
+    gone: dict[str, int]  # the id of what the index holds and the source does not, by path
+    pruned: bool  # whether the index has forgotten what is gone
+    unreadable: dict[str, str]  # the reason by path; what was stored of them before, still is
+
+
+def index_source(
+    index: Index,
+    encoder: FeatureEncoder | ImageEncoder,
+    data: Source,
+    *,
+    source: str,
+    prune: bool = False,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> IndexReport:
+    """Store the codes of a source's items, of those that the index does not hold as they are now.
+
+    `source` names where they come from; items from elsewhere are left alone. Batches are stored
+    as they are encoded, so that stopped in the middle, the next call goes on from there.
+    """
+    items = described(data, source)
+    known = index.known(source)
+    there = {item.path for item in items if item.stamp != "missing"}
+    rows = [row for row, item in enumerate(items) if is_new_or_changed(item, known)]
+    next_id, new, changed = index.next_id(), 0, 0
+    unreadable: dict[str, str] = {}
+    for start in range(0, len(rows), BATCH):
+        batch = np.array(rows[start : start + BATCH], dtype=np.int64)
+        encoded = encode_source(
+            encoder,
+            data,
+            rows=batch,
+            progress=lambda done, _, start=start: progress(start + done, len(rows)),  # type: ignore[misc]
+        )
+        stored = [items[row] for row in encoded.rows]
+        old = [known[item.path][0] for item in stored if item.path in known]
+        fresh = iter(range(next_id + new, next_id + new + len(stored)))
+        ids = [known[item.path][0] if item.path in known else next(fresh) for item in stored]
+        index.update(np.array(ids, dtype=np.int64), encoded.codes, stored)
+        changed, new = changed + len(old), new + len(stored) - len(old)
+        unreadable |= encoded.unreadable
+        progress(start + len(batch), len(rows))
+    gone = {path: identifier for path, (identifier, _) in known.items() if path not in there}
+    if prune and gone:
+        index.remove(np.array(list(gone.values()), dtype=np.int64))
+    return IndexReport(new, changed, len(items) - len(rows), gone, prune, unreadable)
+
+
+def is_new_or_changed(item: Metadata, known: dict[str, tuple[int, str]]) -> bool:
+    if item.path not in known:
+        return True
+    # A file that is listed but missing is gone, not changed.
+    return item.stamp not in ("missing", known[item.path][1])
+
+
+def described(data: Source, source: str) -> list[Metadata]:
+    """Each item of a source with its labels, and a stamp that differs when it has changed."""
+    if isinstance(data, ImageFiles):
+        root = data.root.absolute()
+        paths = [str(root / path) for path in data.paths]
+        stamps = [size_and_time(data.file(row)) for row in range(len(data))]
+    else:
+        paths = list(data.paths or (f"row {row}" for row in range(len(data.features))))
+        stamps = [
+            hashlib.blake2b(row.tobytes(), digest_size=8).hexdigest() for row in data.features
+        ]
+    if len(set(paths)) < len(paths):
+        twice = next(path for path in paths if paths.count(path) > 1)
+        raise InputError(f"{source} lists {twice} twice; name each item once")
+    labels = label_names(data)
+    return [
+        Metadata(path, names, source, stamped(stamp, names))
+        for path, names, stamp in zip(paths, labels, stamps, strict=True)
+    ]
+
+
+def stamped(stamp: str, labels: tuple[str, ...]) -> str:
+    if stamp == "missing":
+        return stamp
+    return f"{stamp} {zlib.crc32(repr(labels).encode()):08x}"
+
+
+def label_names(data: Source) -> list[tuple[str, ...]]:
+    """The names of each item's labels; their numbers where the source has no names."""
+    if data.labels is None:
+        return [()] * len(data.features)
+    if data.labels.ndim == 2:
+        names = data.classes or tuple(map(str, range(data.labels.shape[1])))
+        return [tuple(names[column] for column in np.flatnonzero(row)) for row in data.labels]
+    if not data.classes:
+        return [(str(label),) for label in data.labels]
+    # A class without a name is that of images in no class.
+    return [(data.classes[label],) if data.classes[label] else () for label in data.labels]

@@ -1,0 +1,60 @@
+"""Checks of what is given to an engine, the same for all of them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Int64
+
+from orbithash.codes import check_codes
+from orbithash.errors import InputError
+from orbithash.index.base import Metadata
+
+
+def checked_items(
+    ids: np.ndarray, codes: np.ndarray, metadata: Sequence[Metadata] | None, *, n_bits: int
+) -> Int64[np.ndarray, " n"]:
+    """The ids as int64, or an error: each id once, for one code and one metadata."""
+    check_codes(codes, n_bits)
+    ids = checked_ids(ids)
+    if len(ids) != len(codes):
+        raise InputError(f"got {len(ids)} ids for {len(codes)} codes; give each code one id")
+    if metadata is not None and len(metadata) != len(ids):
+        raise InputError(
+            f"got metadata of {len(metadata)} items for {len(ids)} codes; give one for each"
+        )
+    ordered = np.sort(ids)
+    repeated = np.flatnonzero(ordered[1:] == ordered[:-1])
+    if len(repeated):
+        raise InputError(
+            f"id {ordered[repeated[0]]} is given twice; every code needs an id of its own"
+        )
+    return ids
+
+
+def checked_ids(ids: np.ndarray) -> Int64[np.ndarray, " n"]:
+    if ids.ndim != 1 or ids.dtype.kind not in "iu" or not np.can_cast(ids.dtype, np.int64):
+        raise InputError(
+            f"got ids of shape {ids.shape} and type {ids.dtype}; give whole numbers that fit "
+            "int64, one for each code"
+        )
+    return ids.astype(np.int64)
+
+
+def check_k(k: int) -> None:
+    if k < 1:
+        raise InputError(f"k={k}; ask for at least 1 neighbour")
+
+
+def check_radius(radius: int) -> None:
+    if radius < 0:
+        raise InputError(f"radius={radius}; ask for 0 bits or more")
+
+
+def in_use(identifier: int) -> InputError:
+    return InputError(
+        f"id {identifier} is stored already; give another, or use update to replace what is there"
+    )
+
+
+def not_there(identifier: int) -> InputError:
+    return InputError(f"there is no item with id {identifier}; ids are shown by search")

@@ -1,0 +1,177 @@
+"""Codes on disk: blocks of a few thousand, sorted by id, each checked when it is read.
+
+Blocks hold ranges of ids that do not overlap, so that reading them in order gives the table that
+search wants. Adding at the end rewrites one block at most; adding or removing elsewhere rewrites
+those that are touched.
+"""
+
+import sqlite3
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int64, UInt8
+
+from orbithash.codes import code_bytes
+from orbithash.errors import DamagedIndexError
+from orbithash.index.code_table import CodeTable, empty_table
+from orbithash.kernels.popcount import as_words
+
+BLOCK = 4096  # codes, at most: 64 kB of 64-bit codes, little enough to rewrite for one item
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some codes, in the order of ids."""
+
+    ids: Int64[np.ndarray, " n"]
+    codes: UInt8[np.ndarray, "n bytes"]
+
+    def merged(self, other: "Block") -> "Block":
+        ids = np.concatenate([self.ids, other.ids])
+        order = np.argsort(ids)
+        return Block(ids[order], np.concatenate([self.codes, other.codes])[order])
+
+    def without(self, ids: Int64[np.ndarray, " m"]) -> "Block":
+        staying = ~np.isin(self.ids, ids)
+        return Block(self.ids[staying], self.codes[staying])
+
+
+class Blocks:
+    """The table of blocks; whoever calls has begun a transaction."""
+
+    def __init__(self, connection: sqlite3.Connection, folder: Path, n_bits: int) -> None:
+        self._connection, self._folder = connection, folder
+        self._n_bits, self._n_bytes = n_bits, code_bytes(n_bits)
+
+    def count(self) -> int:
+        row = self._connection.execute("SELECT coalesce(sum(count), 0) FROM blocks").fetchone()
+        return int(row[0])
+
+    def add(self, ids: Int64[np.ndarray, " n"], codes: UInt8[np.ndarray, "n bytes"]) -> None:
+        """Store codes under ids that are not in use."""
+        order = np.argsort(ids)
+        new = Block(ids[order], codes[order])
+        for first, ends, part in self._parted(new):
+            block = part if first is None else self._taken(first).merged(part)
+            # The last block is filled up, because more will come behind it; others are halved,
+            # so that both parts have room.
+            size = BLOCK if ends else -(-len(block.ids) // -(-len(block.ids) // BLOCK))
+            for start in range(0, len(block.ids), size):
+                stop = start + size
+                self._write(Block(block.ids[start:stop], block.codes[start:stop]))
+
+    def remove(self, ids: Int64[np.ndarray, " n"]) -> None:
+        """Forget the codes of these ids, as far as they are there."""
+        nothing = np.empty((len(ids), self._n_bytes), dtype=np.uint8)
+        for first, _, part in self._parted(Block(np.sort(ids), nothing)):
+            if first is not None:
+                block = self._read(first)
+                staying = block.without(part.ids)
+                if len(staying.ids) < len(block.ids):
+                    self._taken(first)
+                    self._write(staying)
+
+    def get(self, ids: Int64[np.ndarray, " n"]) -> UInt8[np.ndarray, "n bytes"]:
+        """The codes of these ids, all of which must be there."""
+        order = np.argsort(ids)
+        codes = np.empty((len(ids), self._n_bytes), dtype=np.uint8)
+        at = 0
+        for first, _, part in self._parted(Block(ids[order], codes)):
+            block = self._read(first) if first is not None else None
+            places = order[at : at + len(part.ids)]
+            at += len(part.ids)
+            if block is None or not np.isin(part.ids, block.ids).all():
+                raise DamagedIndexError(self._folder, "some items have no codes")
+            codes[places] = block.codes[np.searchsorted(block.ids, part.ids)]
+        return codes
+
+    def table(self, old: CodeTable | None, old_versions: dict[int, int]) -> "LoadedTable":
+        """All codes for search; what has not changed since `old` is taken from there."""
+        versions, counts = {}, []
+        query = "SELECT first, version, count FROM blocks ORDER BY first"
+        for first, version, count in self._connection.execute(query):
+            if not isinstance(count, int) or not 0 < count <= 2 * BLOCK:
+                raise DamagedIndexError(self._folder, f"the block of id {first} is not whole")
+            versions[first] = version
+            counts.append(count)
+        empty = empty_table(self._n_bits)
+        ids = np.empty(sum(counts), dtype=np.int64)
+        words = np.empty((len(empty.words), len(ids)), dtype=np.uint64)
+        at = 0
+        for (first, version), count in zip(versions.items(), counts, strict=True):
+            place = slice(at, at + count)
+            at += count
+            if old is not None and old_versions.get(first) == version:
+                start = int(np.searchsorted(old.ids, first))
+                ids[place] = old.ids[start : start + count]
+                words[:, place] = old.words[:, start : start + count]
+            else:
+                block = self._read(first)
+                if len(block.ids) != count:
+                    raise DamagedIndexError(self._folder, f"the block of id {first} is not whole")
+                ids[place], words[:, place] = block.ids, as_words(block.codes)
+        if np.any(ids[1:] <= ids[:-1]):
+            raise DamagedIndexError(self._folder, "blocks of codes overlap")
+        return LoadedTable(CodeTable(self._n_bits, ids, words), versions)
+
+    def _parted(self, items: Block) -> Iterator[tuple[int | None, bool, Block]]:
+        """The items by block: its first id, if there is one, and whether it is the last."""
+        query = "SELECT first FROM blocks ORDER BY first"
+        firsts = np.array([row[0] for row in self._connection.execute(query)], dtype=np.int64)
+        # What comes before all blocks goes into the first of them.
+        numbers = np.maximum(np.searchsorted(firsts, items.ids, side="right") - 1, 0)
+        bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(items.ids)]
+        for start, stop in pairwise(bounds):
+            if start < stop:
+                number = int(numbers[start])
+                first = int(firsts[number]) if len(firsts) else None
+                part = Block(items.ids[start:stop], items.codes[start:stop])
+                yield first, number >= len(firsts) - 1, part
+
+    def _read(self, first: int) -> Block:
+        query = "SELECT count, payload, checksum FROM blocks WHERE first = ?"
+        row = self._connection.execute(query, (first,)).fetchone()
+        if row is None:
+            raise DamagedIndexError(self._folder, f"the block of id {first} is missing")
+        count, payload, checksum = row
+        # Of a damaged row not even the types are certain.
+        typed = isinstance(payload, bytes) and isinstance(count, int)
+        whole = typed and len(payload) == count * (8 + self._n_bytes)
+        if not whole or self._checksum(payload) != checksum:
+            raise DamagedIndexError(
+                self._folder, f"the codes of {count} items from id {first} on are not as written"
+            )
+        ids = np.frombuffer(payload, dtype="<i8", count=count).astype(np.int64, copy=False)
+        codes = np.frombuffer(payload, dtype=np.uint8, offset=8 * count)
+        return Block(ids, codes.reshape(count, self._n_bytes))
+
+    def _taken(self, first: int) -> Block:
+        block = self._read(first)
+        self._connection.execute("DELETE FROM blocks WHERE first = ?", (first,))
+        return block
+
+    def _checksum(self, payload: bytes) -> int:
+        # A flipped number of bits shows too, even where it needs as many bytes.
+        return zlib.crc32(payload, self._n_bits)
+
+    def _write(self, block: Block) -> None:
+        if len(block.ids) == 0:
+            return
+        payload = block.ids.astype("<i8").tobytes() + block.codes.tobytes()
+        version = "(SELECT value FROM facts WHERE name = 'version')"
+        self._connection.execute(
+            f"INSERT INTO blocks VALUES (?, {version}, ?, ?, ?)",
+            (int(block.ids[0]), len(block.ids), payload, self._checksum(payload)),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedTable:
+    """All codes of a moment, and the version of each block that they came from."""
+
+    codes: CodeTable
+    versions: dict[int, int]

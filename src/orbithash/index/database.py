@@ -1,0 +1,147 @@
+"""The SQLite file of an index: how it is opened, what it holds, and what its errors mean.
+
+facts    what holds for the whole index: n_bits, next_id, digest of the encoder
+blocks   codes with their ids, a few thousand to a row, as search loads them
+items    one row per item: its metadata
+labels   which items have a label, for filters
+sources  names of what items were indexed from
+
+Everything is in one file because one transaction must cover it: an item is there with its code and
+its metadata or not at all, whenever the process dies, and a reader sees one state of both. In
+write-ahead mode readers go on while one process writes. Loading ten million codes from blocks
+costs half a second of processor time, a quarter more than from a plain file.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from orbithash.errors import DamagedIndexError, InputError, StorageError
+
+FILE = "index.sqlite"
+APPLICATION = 0x6F726274  # "orbt", in the header of every file of ours
+FORMAT = 1
+WAIT = 60.0  # seconds for another process to finish its transaction
+
+SCHEMA = f"""
+PRAGMA page_size = 8192;
+PRAGMA journal_mode = WAL;
+PRAGMA application_id = {APPLICATION};
+PRAGMA user_version = {FORMAT};
+CREATE TABLE facts (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
+CREATE TABLE blocks (
+    first INTEGER PRIMARY KEY, -- the lowest of its ids; ranges of blocks do not overlap
+    version INTEGER NOT NULL,  -- changes whenever the block is written
+    count INTEGER NOT NULL,
+    payload BLOB NOT NULL,     -- ids, then codes
+    checksum INTEGER NOT NULL
+);
+CREATE TABLE sources (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE items (
+    id INTEGER PRIMARY KEY,
+    source INTEGER NOT NULL,
+    path TEXT NOT NULL,
+    stamp TEXT NOT NULL,
+    labels TEXT NOT NULL, -- JSON
+    fields TEXT NOT NULL, -- JSON
+    checksum INTEGER NOT NULL
+);
+CREATE INDEX items_by_source ON items (source) WHERE source > 0;
+CREATE TABLE labels (label TEXT, id INTEGER, PRIMARY KEY (label, id)) WITHOUT ROWID;
+"""
+
+
+def create_database(folder: Path) -> None:
+    """Write an empty database into a folder."""
+    with (
+        explained(folder),
+        closing(sqlite3.connect(folder / FILE, isolation_level=None)) as connection,
+    ):
+        connection.executescript(SCHEMA)
+
+
+def connect(folder: Path) -> sqlite3.Connection:
+    """The database of an index, or an error that says why it cannot be used."""
+    file = folder / FILE
+    if not file.is_file():
+        raise InputError(f"there is no index {folder}; make one with orbithash index")
+    with explained(folder):
+        connection = sqlite3.connect(
+            file, timeout=WAIT, isolation_level=None, check_same_thread=False
+        )
+        try:
+            application, version = (
+                connection.execute(f"PRAGMA {name}").fetchone()[0]
+                for name in ("application_id", "user_version")
+            )
+            if application != APPLICATION:
+                raise DamagedIndexError(folder, f"{FILE} was not written by orbithash")
+            if version != FORMAT:
+                raise InputError(
+                    f"the index {folder} has format {version}, and this version of orbithash reads "
+                    f"format {FORMAT}; use the version that wrote it, or index again"
+                )
+            # A transaction that was acknowledged outlives a power cut.
+            connection.execute("PRAGMA synchronous = FULL")
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+@contextmanager
+def writing(connection: sqlite3.Connection, folder: Path) -> Iterator[None]:
+    """One transaction: all that is written inside, or nothing of it."""
+    with explained(folder):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+
+@contextmanager
+def reading(connection: sqlite3.Connection, folder: Path) -> Iterator[None]:
+    """All reads inside see one state, whatever is written meanwhile."""
+    with explained(folder):
+        connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+
+
+@contextmanager
+def explained(folder: Path) -> Iterator[None]:
+    """SQLite's errors in the words of whoever has to do something about them."""
+    try:
+        yield
+    except sqlite3.IntegrityError as error:
+        raise DamagedIndexError(folder, str(error)) from error
+    except sqlite3.OperationalError as error:
+        raise operational(error, folder) from error
+    except sqlite3.DatabaseError as error:
+        raise DamagedIndexError(folder, str(error)) from error
+    except UnicodeEncodeError as error:
+        raise InputError(f"{error.object!r} is not valid text; rename the file") from error
+
+
+def operational(error: sqlite3.OperationalError, folder: Path) -> Exception:
+    kept = "nothing of this was stored, and everything from before is still there"
+    primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if primary == sqlite3.SQLITE_FULL:
+        return StorageError(f"the disk of {folder} is full; {kept}: free some space and try again")
+    if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StorageError(
+            f"another process has been writing to {folder} for {WAIT:.0f} s; {kept}: try again"
+        )
+    if primary == sqlite3.SQLITE_IOERR:
+        return StorageError(f"cannot read or write {folder}: {error}; {kept}: check the disk")
+    if primary in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+        return StorageError(f"may not write to {folder}: {error}; {kept}: check its permissions")
+    return DamagedIndexError(folder, str(error))

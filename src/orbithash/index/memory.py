@@ -1,0 +1,167 @@
+"""An index in memory: everything but how the nearest codes are found."""
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import Int64, UInt8
+
+from orbithash.codes import check_codes, check_n_bits
+from orbithash.index.arguments import (
+    check_k,
+    check_radius,
+    checked_ids,
+    checked_items,
+    in_use,
+    not_there,
+)
+from orbithash.index.base import Ball, IndexStats, Items, Metadata, Neighbours, Where
+from orbithash.index.code_table import CodeTable, empty_table
+from orbithash.kernels.nearest import nearest_words
+from orbithash.kernels.popcount import as_words
+from orbithash.kernels.within import within_words
+
+NOTHING = Metadata()
+
+
+class MemoryIndex:
+    """Codes and metadata in memory, searched by comparing the query with every code.
+
+    An engine with another way to the nearest codes overrides `nearest`. A search among some items
+    only, and one within a radius, always compares with every one of them.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, n_bits: int) -> None:
+        check_n_bits(n_bits)
+        self.n_bits = int(n_bits)
+        self.table = empty_table(self.n_bits)
+        self._metadata: dict[int, Metadata] = {}  # of those items that have any
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __enter__(self) -> "MemoryIndex":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def add(
+        self, ids: np.ndarray, codes: np.ndarray, metadata: Sequence[Metadata] | None = None
+    ) -> None:
+        """Store items under ids that are not in use yet."""
+        ids = checked_items(ids, codes, metadata, n_bits=self.n_bits)
+        there = self.table.positions(ids)[1]
+        if there.any():
+            raise in_use(int(ids[there][0]))
+        self.replace_table(self.table.with_items(ids, codes))
+        self._remember(ids, metadata)
+
+    def update(
+        self, ids: np.ndarray, codes: np.ndarray, metadata: Sequence[Metadata] | None = None
+    ) -> None:
+        """Store items in the place of those with the same ids, if there are any."""
+        ids = checked_items(ids, codes, metadata, n_bits=self.n_bits)
+        self.replace_table(self.table.without(ids).with_items(ids, codes))
+        self._forget(ids)
+        self._remember(ids, metadata)
+
+    def remove(self, ids: np.ndarray) -> int:
+        """Forget these items; those that are not there do not matter. Returns how many were."""
+        ids = checked_ids(ids)
+        before = len(self)
+        self.replace_table(self.table.without(ids))
+        self._forget(ids)
+        return before - len(self)
+
+    def get(self, ids: np.ndarray) -> Items:
+        """These items, in the order asked for."""
+        ids = checked_ids(ids)
+        positions, there = self.table.positions(ids)
+        if not there.all():
+            raise not_there(int(ids[~there][0]))
+        return self._items(positions)
+
+    def search(self, codes: np.ndarray, k: int, where: Where | None = None) -> Neighbours:
+        """The k nearest items of each query; fewer columns when fewer are stored or admitted."""
+        check_codes(codes, self.n_bits)
+        check_k(k)
+        if where is None:
+            return self.nearest(codes, min(k, len(self)))
+        return nearest_of(self.table.subset(self._admitted(where)), codes, k)
+
+    def search_among(
+        self, codes: UInt8[np.ndarray, "queries bytes"], k: int, ids: Int64[np.ndarray, " n"]
+    ) -> Neighbours:
+        """The nearest among the items with these ids; ids that are not there do not matter."""
+        return nearest_of(self._among(ids), codes, k)
+
+    def within(self, codes: np.ndarray, radius: int, where: Where | None = None) -> list[Ball]:
+        """The items at most `radius` bits away from each query."""
+        check_codes(codes, self.n_bits)
+        check_radius(radius)
+        table = self.table if where is None else self.table.subset(self._admitted(where))
+        return balls_of(table, codes, radius)
+
+    def within_among(
+        self, codes: UInt8[np.ndarray, "queries bytes"], radius: int, ids: Int64[np.ndarray, " n"]
+    ) -> list[Ball]:
+        return balls_of(self._among(ids), codes, radius)
+
+    def iterate(self, batch_size: int = 4096) -> Iterator[Items]:
+        """All items in the order of ids, some at a time."""
+        for start in range(0, len(self), batch_size):
+            yield self._items(np.arange(start, min(start + batch_size, len(self))))
+
+    def stats(self) -> IndexStats:
+        memory = self.table.ids.nbytes + self.table.words.nbytes
+        return IndexStats(self.name, self.n_bits, len(self), memory_bytes=memory)
+
+    def close(self) -> None:
+        """Nothing is held but memory."""
+
+    def replace_table(self, table: CodeTable) -> None:
+        """Search these codes from now on."""
+        self.table = table
+
+    def nearest(self, codes: UInt8[np.ndarray, "queries bytes"], k: int) -> Neighbours:
+        """The k nearest of all items, of which there are at least k."""
+        return nearest_of(self.table, codes, k)
+
+    def _items(self, positions: Int64[np.ndarray, " n"]) -> Items:
+        ids = self.table.ids[positions]
+        metadata = tuple(self._metadata.get(int(i), NOTHING) for i in ids)
+        return Items(ids, self.table.codes(positions), metadata)
+
+    def _admitted(self, where: Where) -> Int64[np.ndarray, " m"]:
+        ids = [i for i, metadata in self._metadata.items() if where.admits(metadata)]
+        if where.admits(NOTHING):
+            return np.arange(len(self))
+        return np.sort(self.table.positions(np.array(ids, dtype=np.int64))[0])
+
+    def _among(self, ids: Int64[np.ndarray, " n"]) -> CodeTable:
+        positions, there = self.table.positions(np.sort(ids))
+        return self.table.subset(positions[there])
+
+    def _remember(self, ids: Int64[np.ndarray, " n"], metadata: Sequence[Metadata] | None) -> None:
+        if metadata is not None:
+            self._metadata.update(zip(ids.tolist(), metadata, strict=True))
+
+    def _forget(self, ids: Int64[np.ndarray, " n"]) -> None:
+        for identifier in ids.tolist() if self._metadata else ():
+            self._metadata.pop(identifier, None)
+
+
+def nearest_of(table: CodeTable, codes: UInt8[np.ndarray, "queries bytes"], k: int) -> Neighbours:
+    """The nearest by comparison with every code; ties cut in the order of ids."""
+    distances, positions = nearest_words(as_words(codes), table.words, min(k, len(table)))
+    return Neighbours(ids=table.ids[positions], distances=distances.astype(np.int64))
+
+
+def balls_of(
+    table: CodeTable, codes: UInt8[np.ndarray, "queries bytes"], radius: int
+) -> list[Ball]:
+    found = within_words(as_words(codes), table.words, radius)
+    return [Ball(table.ids[positions], distances) for distances, positions in found]

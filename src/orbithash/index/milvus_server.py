@@ -1,0 +1,122 @@
+"""Talking to a Milvus server: waiting for it, asking again, and saying what went wrong.
+
+Nothing is asked that may not be asked twice.
+"""
+
+import logging
+import os
+import time
+from typing import Any
+
+from orbithash.errors import ServerError
+
+logger = logging.getLogger(__name__)
+
+TIMEOUT = 30.0  # seconds for one answer
+ATTEMPTS = 4
+PAUSE = 0.5  # seconds before the second attempt, doubled before each further one
+AWAY = frozenset({1, 2, 4, 9})  # what Milvus calls a server that is not ready or not there
+TOKEN = "MILVUS_TOKEN"  # the environment variable with USER:PASSWORD or a token
+
+
+class MilvusServer:
+    """A connection to a server, by its address; the token is read from the environment."""
+
+    def __init__(self, address: str, pymilvus: Any) -> None:
+        self.address, self._pymilvus = address, pymilvus
+        self._client: Any = None
+        self._client = self._attempt(
+            lambda: self._pymilvus.MilvusClient(
+                address, token=os.environ.get(TOKEN, ""), timeout=TIMEOUT
+            )
+        )
+
+    def call(self, verb: str, *arguments: Any, **options: Any) -> Any:
+        """Ask the client for something, again if the server was away for a moment."""
+        method = getattr(self._client, verb)
+        return self._attempt(lambda: method(*arguments, timeout=TIMEOUT, **options))
+
+    def query(
+        self, collection: str, condition: str, fields: list[str], limit: int | None = None
+    ) -> list[Any]:
+        """The rows that meet a condition, with everything in them that was written before."""
+        options = {} if limit is None else {"limit": limit}
+        return list(
+            self.call(
+                "query",
+                collection,
+                filter=condition,
+                output_fields=fields,
+                consistency_level="Strong",
+                **options,
+            )
+        )
+
+    def has(self, collection: str) -> bool:
+        return bool(self.call("has_collection", collection))
+
+    def drop(self, collection: str) -> None:
+        self.call("drop_collection", collection)
+
+    def description(self, collection: str) -> str:
+        return str(self.call("describe_collection", collection)["description"])
+
+    def create(
+        self,
+        collection: str,
+        *,
+        description: str,
+        integers: list[str],
+        strings: dict[str, int],
+        documents: list[str],
+        vectors: dict[str, int],
+    ) -> None:
+        """Make a collection: the first integer is its key, strings have lengths, vectors bits."""
+        kinds = self._pymilvus.DataType
+        schema = self._pymilvus.MilvusClient.create_schema(
+            auto_id=False, enable_dynamic_field=False, description=description
+        )
+        for name in integers:
+            schema.add_field(name, kinds.INT64, is_primary=name == integers[0])
+        for name, length in strings.items():
+            schema.add_field(name, kinds.VARCHAR, max_length=length)
+        for name in documents:
+            schema.add_field(name, kinds.JSON)
+        for name, n_bits in vectors.items():
+            schema.add_field(name, kinds.BINARY_VECTOR, dim=n_bits)
+        self.call("create_collection", collection, schema=schema, consistency_level="Strong")
+
+    def make_searchable(self, collection: str, index_type: str, vector: str) -> None:
+        """Index a collection, unless it is, and load it; whoever made it may have died before."""
+        if not self.call("list_indexes", collection):
+            parameters = self._pymilvus.MilvusClient.prepare_index_params()
+            lists = {"nlist": 128} if "IVF" in index_type else {}
+            parameters.add_index(vector, index_type=index_type, metric_type="HAMMING", params=lists)
+            self.call("create_index", collection, parameters)
+        self.call("load_collection", collection)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _attempt(self, ask: Any) -> Any:
+        for attempt in range(ATTEMPTS):
+            try:
+                return ask()
+            except self._pymilvus.MilvusException as error:
+                away = error.code in AWAY or "unavailable" in str(error.message).lower()
+                if not away:
+                    raise ServerError(
+                        f"Milvus at {self.address} refused: {first_line(error)}"
+                    ) from error
+                if attempt + 1 == ATTEMPTS:
+                    raise ServerError(
+                        f"no Milvus server answers at {self.address} ({first_line(error)}); "
+                        "start it, or check host and port"
+                    ) from error
+                logger.warning("Milvus at %s is away, asking again", self.address)
+                time.sleep(PAUSE * 2**attempt)
+        raise AssertionError("the last attempt returns or raises")
+
+
+def first_line(error: Any) -> str:
+    return str(error.message).partition("\n")[0]

@@ -1,0 +1,140 @@
+"""Metadata on disk: one row per item, with a checksum of its own, and tables for filters."""
+
+import json
+import sqlite3
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int64
+
+from orbithash.errors import DamagedIndexError, InputError
+from orbithash.index.base import Metadata, Value, Where
+
+COLUMNS = "id, source, path, stamp, labels, fields, checksum"
+
+
+class Rows:
+    """The tables of metadata; whoever calls has begun a transaction."""
+
+    def __init__(self, connection: sqlite3.Connection, folder: Path) -> None:
+        self._connection, self._folder = connection, folder
+
+    def add(self, ids: Int64[np.ndarray, " n"], metadata: Sequence[Metadata]) -> None:
+        """Store metadata under ids that are not in use."""
+        sources = {name: self._source_number(name) for name in {each.source for each in metadata}}
+        rows, labels = [], []
+        for identifier, each in zip(ids.tolist(), metadata, strict=True):
+            texts = (
+                each.path,
+                each.stamp,
+                labels_as_json(each.labels),
+                fields_as_json(each.fields) if each.fields else "{}",
+            )
+            check = checksum(identifier, each.source, *texts)
+            rows.append((identifier, sources[each.source], *texts, check))
+            labels += [(label, identifier) for label in each.labels]
+        self._connection.executemany("INSERT INTO items VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        self._connection.executemany("INSERT OR IGNORE INTO labels VALUES (?, ?)", labels)
+
+    def remove(self, ids: Int64[np.ndarray, " n"]) -> None:
+        for found in self.of(ids):
+            if found is not None:
+                identifier, metadata = found
+                self._connection.executemany(
+                    "DELETE FROM labels WHERE label = ? AND id = ?",
+                    [(label, identifier) for label in metadata.labels],
+                )
+        self._connection.executemany(
+            "DELETE FROM items WHERE id = ?", [(identifier,) for identifier in ids.tolist()]
+        )
+
+    def stored(self, ids: Int64[np.ndarray, " n"]) -> list[int]:
+        """Those of the ids that are in use, in their order."""
+        query = "SELECT id FROM items WHERE id IN (SELECT value FROM json_each(?))"
+        found = self._connection.execute(query, (json.dumps(ids.tolist()),))
+        there = {identifier for (identifier,) in found}
+        return [identifier for identifier in ids.tolist() if identifier in there]
+
+    def of(self, ids: Int64[np.ndarray, " n"]) -> Iterator[tuple[int, Metadata] | None]:
+        """Each id with its metadata, or nothing where there is no such item."""
+        names = self._source_names()
+        for identifier in ids.tolist():
+            row = self._connection.execute(
+                f"SELECT {COLUMNS} FROM items WHERE id = ?", (identifier,)
+            ).fetchone()
+            yield None if row is None else (identifier, self._metadata(row, names))
+
+    def admitted(self, where: Where) -> Int64[np.ndarray, " n"]:
+        """The ids of the items that a filter admits, in ascending order."""
+        conditions, values = ["TRUE"], []
+        if where.labels:
+            conditions.append(
+                "id IN (SELECT id FROM labels WHERE label IN (SELECT value FROM json_each(?)))"
+            )
+            values.append(json.dumps(where.labels))
+        for name, value in where.fields.items():
+            conditions.append(
+                "EXISTS (SELECT 1 FROM json_each(items.fields) AS field, json_each(?) AS wanted "
+                "WHERE field.key = ? AND field.value = wanted.value AND "
+                "(field.type IN ('true', 'false')) = (wanted.type IN ('true', 'false')))"
+            )
+            values += [json.dumps([value]), name]
+        query = f"SELECT id FROM items WHERE {' AND '.join(conditions)} ORDER BY id"
+        found = self._connection.execute(query, values)
+        return np.fromiter((row[0] for row in found), dtype=np.int64)
+
+    def known(self, source: str) -> dict[str, tuple[int, str]]:
+        """Id and stamp of everything that came from a source, by path."""
+        query = (
+            "SELECT path, id, stamp FROM items "
+            "WHERE source = (SELECT number FROM sources WHERE name = ?)"
+        )
+        rows = self._connection.execute(query, (source,))
+        return {path: (identifier, stamp) for path, identifier, stamp in rows}
+
+    def _source_number(self, name: str) -> int:
+        if not name:
+            return 0
+        self._connection.execute("INSERT OR IGNORE INTO sources (name) VALUES (?)", (name,))
+        query = "SELECT number FROM sources WHERE name = ?"
+        return int(self._connection.execute(query, (name,)).fetchone()[0])
+
+    def _source_names(self) -> dict[Any, Any]:
+        return dict(self._connection.execute("SELECT number, name FROM sources")) | {0: ""}
+
+    def _metadata(self, row: tuple[Any, ...], names: dict[Any, Any]) -> Metadata:
+        identifier, source, path, stamp, labels, fields, expected = row
+        if checksum(identifier, names.get(source), path, stamp, labels, fields) != expected:
+            raise DamagedIndexError(
+                self._folder, f"the metadata of item {identifier} is not as written"
+            )
+        return Metadata(
+            path=path,
+            labels=tuple(json.loads(labels)),
+            source=names[source],
+            stamp=stamp,
+            fields=json.loads(fields),
+        )
+
+
+@lru_cache(maxsize=1 << 16)
+def labels_as_json(labels: tuple[str, ...]) -> str:
+    return json.dumps(labels, ensure_ascii=False)
+
+
+def fields_as_json(fields: Mapping[str, Value]) -> str:
+    try:
+        return json.dumps(dict(fields), ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"the fields {dict(fields)} cannot be stored: {error}; "
+            "give strings, finite numbers and booleans"
+        ) from None
+
+
+def checksum(*row: object) -> int:
+    return zlib.crc32("\0".join(map(str, row)).encode(errors="surrogatepass"))

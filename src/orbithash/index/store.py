@@ -1,0 +1,254 @@
+"""An index on disk: one folder with codes, ids, paths, labels and the encoder that made them.
+
+index.sqlite        codes and metadata, see database.py
+model.safetensors   the encoder, under the name that a run gives it: orbithash.load takes either
+"""
+
+import hashlib
+import os
+import shutil
+import sqlite3
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int64, UInt8
+
+from orbithash.codes import MAX_BITS, MIN_BITS, check_codes, check_n_bits
+from orbithash.errors import DamagedIndexError, InputError
+from orbithash.index.arguments import (
+    check_k,
+    check_radius,
+    checked_ids,
+    checked_items,
+    in_use,
+    not_there,
+)
+from orbithash.index.base import Ball, IndexStats, Items, Metadata, Neighbours, Where
+from orbithash.index.blocks import Blocks
+from orbithash.index.database import connect, create_database, reading, writing
+from orbithash.index.memory import MemoryIndex
+from orbithash.index.rows import Rows
+
+ENCODER = "model.safetensors"
+NOTHING = Metadata()
+
+
+def create_store(folder: Path, n_bits: int, *, encoder: bytes | None = None) -> None:
+    """Make an empty index, whole or not at all; `encoder` is the file that a run holds."""
+    check_n_bits(n_bits)
+    folder = folder.absolute()
+    if folder.exists():
+        raise InputError(f"{folder} exists; open it, or give the new index another name")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        workplace = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    except OSError as error:
+        raise InputError(f"cannot write {folder}: {error.strerror}; choose another name") from None
+    try:
+        new = workplace / "new"
+        new.mkdir()
+        facts: dict[str, Any] = {"n_bits": int(n_bits), "next_id": 0, "version": 0}
+        if encoder is not None:
+            (new / ENCODER).write_bytes(encoder)
+            facts["encoder"] = hashlib.sha256(encoder).hexdigest()
+        create_database(new)
+        connection = connect(new)
+        with writing(connection, new):
+            connection.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
+        connection.close()
+        for path in (*new.iterdir(), new):
+            to_disk(path)
+        new.rename(folder)
+        to_disk(folder.parent)
+    finally:
+        shutil.rmtree(workplace, ignore_errors=True)
+
+
+def to_disk(path: Path) -> None:
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def read_facts(connection: sqlite3.Connection, folder: Path) -> dict[str, Any]:
+    with reading(connection, folder):
+        facts = dict(connection.execute("SELECT name, value FROM facts").fetchall())
+    for name in ("n_bits", "next_id", "version"):
+        if not isinstance(facts.get(name), int):
+            raise DamagedIndexError(folder, f"its {name} is not as written")
+    if not MIN_BITS <= facts["n_bits"] <= MAX_BITS:
+        raise DamagedIndexError(folder, f"{facts['n_bits']} is no number of bits")
+    return facts
+
+
+class StoredIndex:
+    """Codes with metadata on disk, searched in memory by one of the engines.
+
+    Every call that changes it is one transaction: once it returns, what it stored survives the
+    death of the process and of the machine. Any number of processes may search meanwhile; each
+    search sees what was stored when it began.
+    """
+
+    def __init__(self, folder: Path, engine: type[MemoryIndex]) -> None:
+        self.folder = folder
+        self._connection = connect(folder)
+        self._lock = threading.RLock()  # threads share the connection
+        try:
+            self._facts = read_facts(self._connection, folder)
+        except BaseException:
+            self._connection.close()
+            raise
+        self.n_bits = self._facts["n_bits"]
+        self._blocks = Blocks(self._connection, folder, self.n_bits)
+        self._rows = Rows(self._connection, folder)
+        self._engine = engine(self.n_bits)
+        self._versions: dict[int, int] = {}  # of the blocks that the engine holds
+        self._seen: object = None  # the state of the database that the engine holds
+
+    def __len__(self) -> int:
+        with self._lock, reading(self._connection, self.folder):
+            return self._blocks.count()
+
+    def __enter__(self) -> "StoredIndex":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def add(
+        self, ids: np.ndarray, codes: np.ndarray, metadata: Sequence[Metadata] | None = None
+    ) -> None:
+        """Store items under ids that are not in use yet."""
+        ids = checked_items(ids, codes, metadata, n_bits=self.n_bits)
+        with self._lock, writing(self._connection, self.folder):
+            if used := self._rows.stored(ids):
+                raise in_use(used[0])
+            self._insert(ids, codes, metadata)
+
+    def update(
+        self, ids: np.ndarray, codes: np.ndarray, metadata: Sequence[Metadata] | None = None
+    ) -> None:
+        """Store items in the place of those with the same ids, if there are any."""
+        ids = checked_items(ids, codes, metadata, n_bits=self.n_bits)
+        with self._lock, writing(self._connection, self.folder):
+            used = np.array(self._rows.stored(ids), dtype=np.int64)
+            self._delete(used)
+            self._insert(ids, codes, metadata)
+
+    def remove(self, ids: np.ndarray) -> int:
+        """Forget these items; those that are not there do not matter. Returns how many were."""
+        ids = np.unique(checked_ids(ids))
+        with self._lock, writing(self._connection, self.folder):
+            used = np.array(self._rows.stored(ids), dtype=np.int64)
+            self._delete(used)
+        return len(used)
+
+    def get(self, ids: np.ndarray) -> Items:
+        """These items, in the order asked for."""
+        ids = checked_ids(ids)
+        with self._lock, reading(self._connection, self.folder):
+            metadata = []
+            for identifier, found in zip(ids.tolist(), self._rows.of(ids), strict=True):
+                if found is None:
+                    raise not_there(identifier)
+                metadata.append(found[1])
+            return Items(ids, self._blocks.get(ids), tuple(metadata))
+
+    def search(self, codes: np.ndarray, k: int, where: Where | None = None) -> Neighbours:
+        """The k nearest items of each query; fewer columns when fewer are stored or admitted."""
+        check_codes(codes, self.n_bits)
+        check_k(k)
+        admitted = self._refresh(where)
+        if admitted is None:
+            return self._engine.search(codes, k)
+        return self._engine.search_among(codes, k, admitted)
+
+    def within(self, codes: np.ndarray, radius: int, where: Where | None = None) -> list[Ball]:
+        """The items at most `radius` bits away from each query."""
+        check_codes(codes, self.n_bits)
+        check_radius(radius)
+        admitted = self._refresh(where)
+        if admitted is None:
+            return self._engine.within(codes, radius)
+        return self._engine.within_among(codes, radius, admitted)
+
+    def iterate(self, batch_size: int = 4096) -> Iterator[Items]:
+        """All items in the order of ids, some at a time, as they were when it began."""
+        self._refresh(None)
+        ids = self._engine.table.ids
+        for start in range(0, len(ids), batch_size):
+            yield self.get(ids[start : start + batch_size])
+
+    def known(self, source: str) -> dict[str, tuple[int, str]]:
+        """Id and stamp of everything that was indexed from a source, by path."""
+        with self._lock, reading(self._connection, self.folder):
+            return self._rows.known(source)
+
+    def next_id(self) -> int:
+        """An id that was never in use, and neither was any above it."""
+        with self._lock, reading(self._connection, self.folder):
+            query = "SELECT value FROM facts WHERE name = 'next_id'"
+            return int(self._connection.execute(query).fetchone()[0])
+
+    def encoder(self) -> bytes:
+        """The file of the encoder that made the codes, as it was given."""
+        if "encoder" not in self._facts:
+            raise InputError(f"{self.folder} holds no encoder; give codes instead of images")
+        try:
+            content = (self.folder / ENCODER).read_bytes()
+        except OSError as error:
+            raise DamagedIndexError(
+                self.folder, f"cannot read {ENCODER}: {error.strerror}"
+            ) from None
+        if hashlib.sha256(content).hexdigest() != self._facts["encoder"]:
+            raise DamagedIndexError(self.folder, f"{ENCODER} is not as written")
+        return content
+
+    def stats(self) -> IndexStats:
+        self._refresh(None)
+        disk = sum(path.stat().st_size for path in self.folder.iterdir())
+        return replace(self._engine.stats(), disk_bytes=disk)
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+
+    def _insert(
+        self,
+        ids: Int64[np.ndarray, " n"],
+        codes: UInt8[np.ndarray, "n bytes"],
+        metadata: Sequence[Metadata] | None,
+    ) -> None:
+        if len(ids) == 0:
+            return
+        self._connection.execute("UPDATE facts SET value = value + 1 WHERE name = 'version'")
+        self._connection.execute(
+            "UPDATE facts SET value = max(value, ?) WHERE name = 'next_id'",
+            (min(int(ids.max()) + 1, np.iinfo(np.int64).max),),
+        )
+        self._rows.add(ids, [NOTHING] * len(ids) if metadata is None else metadata)
+        self._blocks.add(ids, codes)
+
+    def _delete(self, ids: Int64[np.ndarray, " n"]) -> None:
+        if len(ids):
+            self._connection.execute("UPDATE facts SET value = value + 1 WHERE name = 'version'")
+            self._rows.remove(ids)
+            self._blocks.remove(ids)
+
+    def _refresh(self, where: Where | None) -> Int64[np.ndarray, " n"] | None:
+        """Bring the engine up to date; the ids that a filter admits, in the same state."""
+        with self._lock, reading(self._connection, self.folder):
+            query = "SELECT value FROM facts WHERE name = 'version'"
+            version = self._connection.execute(query).fetchone()[0]
+            if version != self._seen:
+                loaded = self._blocks.table(self._engine.table, self._versions)
+                self._engine.replace_table(loaded.codes)
+                self._versions, self._seen = loaded.versions, version
+            return None if where is None else self._rows.admitted(where)

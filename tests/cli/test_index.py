@@ -1,0 +1,174 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import orbithash
+from feature_files import write_clouds
+from image_files import class_folder, noise, save
+from indexed_runs import feature_run, image_run
+from orbithash.cli import run
+
+
+@pytest.fixture(scope="module")
+def birds_run(tmp_path_factory):
+    return image_run(tmp_path_factory.mktemp("runs") / "birds")
+
+
+@pytest.fixture
+def photos(tmp_path):
+    return class_folder(tmp_path / "photos", {"0": 3, "1": 3})
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "birds.orbit"
+
+
+def index(run_folder, source, out, *more) -> int:
+    return run(["index", str(run_folder), str(source), "--out", str(out), *more])
+
+
+def test_a_second_time_only_what_is_new_or_changed_is_encoded(birds_run, photos, out, capsys):
+    assert index(birds_run, photos, out) == 0
+    assert "6 new, 0 changed, 0 as before, 0 gone." in capsys.readouterr().out
+    assert index(birds_run, photos, out) == 0
+    assert "0 new, 0 changed, 6 as before, 0 gone." in capsys.readouterr().out
+
+    before = codes_by_path(out)
+    save(noise((30, 30), seed=7), photos / "0" / "0.jpg")
+    save(noise((30, 30), seed=8), photos / "1" / "another.jpg")
+    (photos / "1" / "2.jpg").unlink()
+    assert index(birds_run, photos, out) == 0
+    printed = capsys.readouterr().out
+    assert "1 new, 1 changed, 4 as before, 1 gone." in printed
+    assert f"{photos / '1' / '2.jpg'} (id 5)" in printed
+    after = codes_by_path(out)
+    assert after.keys() - before.keys() == {str(photos / "1" / "another.jpg")}
+    assert str(photos / "1" / "2.jpg") in after
+    expected = orbithash.load(birds_run).encode([photos / "0" / "0.jpg"])
+    assert after[str(photos / "0" / "0.jpg")] == (0, ("0",), expected.tobytes())
+
+    assert index(birds_run, photos, out, "--prune") == 0
+    assert "Removed, because they are gone" in capsys.readouterr().out
+    assert str(photos / "1" / "2.jpg") not in codes_by_path(out)
+
+
+def test_an_item_of_another_source_is_not_gone(birds_run, photos, out, tmp_path, capsys):
+    class_folder(tmp_path / "more", {"0": 3, "1": 3})
+    index(birds_run, photos, out)
+    assert index(birds_run, tmp_path / "more", out, "--prune") == 0
+    assert "6 new, 0 changed, 0 as before, 0 gone." in capsys.readouterr().out
+    assert len(codes_by_path(out)) == 12
+
+
+def test_a_new_label_is_a_change(birds_run, photos, out, tmp_path, capsys):
+    table = tmp_path / "photos.csv"
+    rows = [f"photos/{path.relative_to(photos)}" for path in sorted(photos.rglob("*.jpg"))]
+    table.write_text("path,labels\n" + "".join(f"{row},robin;small\n" for row in rows))
+    index(birds_run, table, out)
+    table.write_text(table.read_text().replace("0.jpg,robin;small", "0.jpg,wren;small"))
+    assert index(birds_run, table, out) == 0
+    assert "0 new, 2 changed, 4 as before" in capsys.readouterr().out
+    assert codes_by_path(out)[str(photos / "0" / "0.jpg")][1] == ("small", "wren")
+
+
+def test_a_folder_needs_no_classes(birds_run, tmp_path, out):
+    for name in ("loose.png", "beach/1.png", "beach/deeper/2.png"):
+        save(noise((20, 20)), tmp_path / "holiday" / name)
+    assert index(birds_run, tmp_path / "holiday", out) == 0
+    labels = {
+        path.rpartition("/")[2]: labels for path, (_, labels, _) in codes_by_path(out).items()
+    }
+    assert labels == {"loose.png": (), "1.png": ("beach",), "2.png": ("beach",)}
+
+
+def test_an_image_that_cannot_be_read_is_told_and_tried_again(birds_run, photos, out, capsys):
+    (photos / "0" / "1.jpg").write_bytes(b"no image")
+    assert index(birds_run, photos, out) == 0
+    printed = capsys.readouterr().out
+    assert "5 new" in printed
+    assert "Left out 1 images that cannot be read:" in printed
+    save(noise((20, 20)), photos / "0" / "1.jpg")
+    assert index(birds_run, photos, out) == 0
+    assert "1 new, 0 changed, 5 as before" in capsys.readouterr().out
+
+
+def test_items_are_removed_by_id(birds_run, photos, out, capsys):
+    index(birds_run, photos, out)
+    assert run(["index", "--out", str(out), "--remove", "2", "--remove", "77"]) == 0
+    assert "Removed 1 of 2 items; 5 are left." in capsys.readouterr().out
+    assert [i for i, *_ in codes_by_path(out).values()] == [0, 1, 3, 4, 5]
+
+
+def test_features_are_indexed_with_their_paths_and_labels(tmp_path, out, capsys):
+    features = write_clouds(tmp_path / "clouds.npz", classes=3, per_class=4)
+    assert index(feature_run(tmp_path / "run"), features, out) == 0
+    assert "12 new" in capsys.readouterr().out
+    assert codes_by_path(out)["5.jpg"][:2] == (5, ("1",))
+    arrays = dict(np.load(features))
+    arrays["features"][5] += 1
+    np.savez(features, **arrays)
+    index(tmp_path / "run", features, out)
+    assert "0 new, 1 changed, 11 as before, 0 gone." in capsys.readouterr().out
+
+
+def test_codes_of_another_encoder_are_not_mixed_in(birds_run, photos, out, tmp_path, capsys):
+    index(birds_run, photos, out)
+    assert index(image_run(tmp_path / "other", seed=1), photos, out) == 2
+    assert "holds codes of another encoder" in capsys.readouterr().err
+    assert len(codes_by_path(out)) == 6
+
+
+def test_an_encoder_goes_along_with_its_index(birds_run, photos, out):
+    index(birds_run, photos, out)
+    images = [photos / "0" / "0.jpg"]
+    np.testing.assert_array_equal(
+        orbithash.load(out).encode(images), orbithash.load(birds_run).encode(images)
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["index", "--out", "x.orbit"], "give RUN and SOURCE, or --remove ID"),
+        (["index", "none", "photos", "--out", "x.orbit"], "none"),
+        (
+            ["index", "none", "photos", "--out", "milvus:localhost/x"],
+            "milvus:http://HOST:19530/NAME",
+        ),
+        (["index", "--out", "none.orbit", "--remove", "3"], "there is no index none.orbit"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_makes_nothing(
+    arguments, message, birds_run, photos, monkeypatch, capsys
+):
+    monkeypatch.chdir(photos.parent)
+    if "milvus" in arguments[-1]:
+        arguments[1] = str(birds_run)
+    before = sorted(photos.parent.iterdir())
+    assert run(arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert sorted(photos.parent.iterdir()) == before
+
+
+@pytest.mark.parametrize("command", ["index", "search"])
+def test_help_does_not_wait_for_torch(command):
+    code = (
+        f"import sys; from orbithash.cli import run; code = run(['{command}', '--help']); "
+        "sys.exit(code or bool({'torch', 'numba'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def codes_by_path(out) -> dict[str, tuple[int, tuple[str, ...], bytes]]:
+    with orbithash.open_index(out) as opened:
+        return {
+            metadata.path: (int(i), metadata.labels, code.tobytes())
+            for items in opened.iterate()
+            for i, code, metadata in zip(items.ids, items.codes, items.metadata, strict=True)
+        }

@@ -1,0 +1,36 @@
+import logging
+
+import numpy as np
+import pytest
+
+from orbithash.index import ENGINES
+from orbithash.kernels.nearest import nearest_reference
+
+pytest.importorskip("faiss")
+
+
+@pytest.mark.parametrize("name", ["faiss-ivf", "faiss-hnsw"])
+def test_an_approximate_index_says_what_it_finds_when_it_is_built(name, caplog):
+    codes, queries = clustered_codes(3000, seed=0), clustered_codes(50, seed=1)
+    index = ENGINES[name](64)
+    index.add(np.arange(3000), codes)
+    with caplog.at_level(logging.INFO, logger="orbithash.index.faiss"):
+        found = index.search(queries, k=10)
+        index.search(queries, k=10)
+    assert len(caplog.messages) == 1
+    assert f"{name} of 3000 codes: recall@10 is {index.recall:.3f}" in caplog.text
+    assert index.recall >= 0.9
+    distances, _ = nearest_reference(queries, codes, 10)
+    assert np.mean((found.distances >= 0) & (found.distances <= distances[:, -1:])) >= 0.9
+
+
+def test_a_flat_index_has_no_recall_to_measure():
+    index = ENGINES["faiss"](64)
+    index.add(np.arange(100), clustered_codes(100, seed=0))
+    assert index.stats().recall is None
+
+
+def clustered_codes(n, seed):
+    centres = np.random.default_rng(0).random((40, 64)) < 0.5
+    rng = np.random.default_rng(seed + 1)
+    return np.packbits(centres[rng.integers(0, 40, n)] ^ (rng.random((n, 64)) < 0.1), axis=1)

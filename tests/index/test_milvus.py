@@ -1,0 +1,144 @@
+"""Milvus beyond the contract: what goes along, what goes wrong, and what outlives a kill."""
+
+import os
+import socket
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import orbithash
+from clean_processes import call
+from image_files import class_folder
+from index_writer import BATCH, N_BITS, batch_codes, read_told, wait_for, write
+from indexed_runs import image_run
+from milvus_servers import new_collection
+from orbithash.cli import run
+from orbithash.encoders import encoder_of
+from orbithash.errors import CodeLengthError, InputError, MissingExtraError, ServerError
+from orbithash.index import ENGINES, Metadata, create_index, open_index
+
+
+@pytest.fixture
+def address(milvus_server):
+    return f"milvus:{milvus_server.address}/{new_collection()}"
+
+
+@pytest.mark.slow
+def test_the_same_commands_work_with_a_server(address, tmp_path, capsys):
+    photos = class_folder(tmp_path / "photos", {"wren": 3, "robin": 3})
+    arguments = ["index", str(image_run(tmp_path / "run")), str(photos), "--out", address]
+    assert run(arguments) == 0
+    assert "6 new, 0 changed, 0 as before, 0 gone." in capsys.readouterr().out
+    (photos / "wren" / "1.jpg").unlink()
+    assert run([*arguments, "--prune"]) == 0
+    assert "0 new, 0 changed, 5 as before, 1 gone." in capsys.readouterr().out
+    image = photos / "robin" / "2.jpg"
+    assert run(["search", address, str(image), "--label", "robin", "--json"]) == 0
+    assert f'"path": "{image}"' in capsys.readouterr().out
+    assert run(["index", "--out", address, "--remove", "0"]) == 0
+    assert "Removed 1 of 1 items; 4 are left." in capsys.readouterr().out
+    codes = orbithash.load(address).encode([image])
+    np.testing.assert_array_equal(codes, orbithash.load(tmp_path / "run").encode([image]))
+
+
+@pytest.mark.slow
+def test_an_encoder_of_many_parts_comes_back_whole(address):
+    content = np.random.default_rng(0).bytes(5_000_000)
+    with create_index(address, 16, encoder=content) as index:
+        assert index.encoder() == content
+    with open_index(address) as index:
+        assert index.encoder() == content
+
+
+@pytest.mark.slow
+def test_what_does_not_fit_is_said(address, milvus_server):
+    with pytest.raises(InputError, match="there is no collection"):
+        open_index(address)
+    with create_index(address, 32) as index:
+        with pytest.raises(InputError, match="holds no encoder"):
+            encoder_of(index)
+        index.add(np.array([3]), np.zeros((1, 4), dtype=np.uint8), [Metadata("a.jpg")])
+        assert index.next_id() == 4
+        with pytest.raises(ServerError, match="refused"):
+            index.add(np.array([4]), np.zeros((1, 4), np.uint8), [Metadata("a" * 9000)])
+        assert len(index) == 1
+    with pytest.raises(InputError, match="exists"):
+        create_index(address, 32)
+    with pytest.raises(CodeLengthError, match="have 4 bytes where 64 bits need 8"):
+        ENGINES["milvus"](64, server=milvus_server.address, collection=address.rpartition("/")[2])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [3])
+def test_a_killed_writer_loses_nothing_that_it_told_of(address, tmp_path, kills):
+    told = tmp_path / "told.txt"
+    create_index(address, N_BITS).close()
+    first = 0
+    for _ in range(kills):
+        writer = call(write, address, told, first)
+        wait_for(lambda: read_told(told) >= first, writer)  # noqa: B023 — asked at once
+        os.kill(writer.pid, 9)
+        writer.join()
+        with open_index(address) as index:
+            n_batches = read_told(told) + 1
+            assert len(index) >= n_batches * BATCH
+            codes = np.concatenate([batch_codes(batch) for batch in range(n_batches)])
+            stored = index.get(np.arange(n_batches * BATCH))
+            np.testing.assert_array_equal(stored.codes, codes)
+            # What was under way is written again: the same ids, so nothing is there twice.
+            first = n_batches
+
+
+@pytest.mark.slow
+def test_a_killed_server_has_lost_nothing_that_was_told_of(address, milvus_server, tmp_path):
+    if not milvus_server.is_ours:
+        pytest.skip("it must not kill a server that it did not start")
+    told = tmp_path / "told.txt"
+    create_index(address, N_BITS).close()
+    writer = call(write, address, told, 0)
+    wait_for(lambda: read_told(told) >= 2, writer)
+    milvus_server.kill()
+    try:
+        writer.join(timeout=300)
+        assert writer.exitcode == 1
+        with pytest.raises(ServerError, match="no Milvus server answers"):
+            open_index(address)
+    finally:
+        milvus_server.start()
+    with open_index(address) as index:
+        n_batches = read_told(told) + 1
+        np.testing.assert_array_equal(
+            index.get(np.arange(n_batches * BATCH)).codes,
+            np.concatenate([batch_codes(batch) for batch in range(n_batches)]),
+        )
+
+
+def test_a_server_that_is_away_is_said_to_be_in_time(capsys, monkeypatch):
+    monkeypatch.setattr("orbithash.index.milvus_server.PAUSE", 0.01)
+    pytest.importorskip("pymilvus")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    started = time.monotonic()
+    assert run(["search", f"milvus:http://127.0.0.1:{port}/birds", "--like", "1"]) == 2
+    assert time.monotonic() - started < 15
+    error = capsys.readouterr().err
+    assert f"no Milvus server answers at http://127.0.0.1:{port}" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(("engine", "package"), [("milvus", "pymilvus"), ("faiss", "faiss")])
+def test_a_missing_package_is_named_with_the_line_that_installs_it(engine, package, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError, match=rf"pip install 'orbithash\[{engine}\]'"):
+        ENGINES[engine](16)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["milvus:localhost/x", "milvus:http://localhost:19530", "milvus:http://localhost:19530/a-b"],
+)
+def test_an_address_that_cannot_be_one_is_refused(address):
+    with pytest.raises(InputError, match=r"write milvus:http|no name for a collection"):
+        open_index(address)

@@ -1,0 +1,235 @@
+"""The folder of an index: what is wrong with it is said, and nothing that was there is lost."""
+
+import os
+import shutil
+import sqlite3
+from dataclasses import astuple
+
+import numpy as np
+import pytest
+
+from orbithash.errors import CodeLengthError, DamagedIndexError, InputError, StorageError
+from orbithash.index import Metadata, Where, create_index, open_index
+from orbithash.index.database import FILE
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    """A closed index of 900 items with an encoder."""
+    folder = tmp_path_factory.mktemp("original") / "birds.orbit"
+    with create_index(folder, 48, encoder=b"an encoder") as index:
+        index.add(*items(range(900)))
+    return folder
+
+
+@pytest.fixture
+def folder(original, tmp_path):
+    return shutil.copytree(original, tmp_path / "birds.orbit")
+
+
+def items(ids, n_bits=48):
+    ids = np.array(list(ids))
+    codes = np.stack(
+        [np.random.default_rng(i).integers(0, 256, n_bits // 8, dtype=np.uint8) for i in ids]
+    )
+    notes = [
+        Metadata(f"{i}.jpg", (f"class {i % 5}",), "photos", "1 2", {"odd": i % 2})
+        for i in ids.tolist()
+    ]
+    return ids, codes, notes
+
+
+def content(folder):
+    """Everything that can be read of an index."""
+    with open_index(folder) as index:
+        stored = list(index.iterate(256))
+        ids = np.concatenate([part.ids for part in stored])
+        codes = np.concatenate([part.codes for part in stored])
+        notes = [astuple(note) for part in stored for note in part.metadata]
+        found = index.search(codes[:3], k=5)
+        return (
+            ids.tolist(),
+            codes.tobytes(),
+            notes,
+            found.ids.tolist(),
+            index.encoder(),
+            index.n_bits,
+            len(index),
+        )
+
+
+def test_an_index_opened_again_holds_what_was_stored(folder):
+    ids, codes, notes = items(range(900))
+    with open_index(folder) as index:
+        stored = index.get(ids)
+        assert index.encoder() == b"an encoder"
+        assert index.next_id() == 900
+        assert index.known("photos")["7.jpg"] == (7, "1 2")
+        assert index.known("elsewhere") == {}
+    np.testing.assert_array_equal(stored.codes, codes)
+    assert list(stored.metadata) == notes
+
+
+def test_any_order_of_ids_is_stored_over_many_blocks(tmp_path, monkeypatch):
+    monkeypatch.setattr("orbithash.index.blocks.BLOCK", 64)
+    rng = np.random.default_rng(0)
+    ids = rng.permutation(1000) - 200
+    codes = rng.integers(0, 256, (len(ids), 4), dtype=np.uint8)
+    with create_index(tmp_path / "index.orbit", 32) as index:
+        for part in np.array_split(np.arange(len(ids)), 7):
+            index.add(ids[part], codes[part])
+        assert index.remove(ids[::3]) == len(ids[::3])
+        left = np.delete(np.arange(len(ids)), np.s_[::3])
+        np.testing.assert_array_equal(index.get(ids[left]).codes, codes[left])
+    with open_index(tmp_path / "index.orbit") as index:
+        order = left[np.argsort(ids[left])]
+        stored = list(index.iterate())
+        np.testing.assert_array_equal(np.concatenate([part.ids for part in stored]), ids[order])
+        found = np.concatenate([part.codes for part in stored])
+        np.testing.assert_array_equal(found, codes[order])
+
+
+def test_a_reader_follows_what_another_changes(folder):
+    query = items([3])[1]
+    with open_index(folder) as reader, open_index(folder) as writer:
+        assert reader.search(query, k=1).ids[0, 0] == 3
+        writer.remove(np.array([3]))
+        assert reader.search(query, k=1).ids[0, 0] != 3
+        writer.add(np.array([1000]), query, [Metadata(labels=("new",))])
+        assert reader.search(query, k=1).ids[0, 0] == 1000
+        assert reader.search(query, k=5, where=Where(labels=("new",))).ids.tolist() == [[1000]]
+        assert len(reader) == 900
+
+
+def test_ids_are_not_given_again(folder):
+    with open_index(folder) as index:
+        index.remove(np.arange(890, 900))
+        assert index.next_id() == 900
+
+
+def test_a_bit_that_flips_anywhere_is_noticed_or_does_no_harm(folder):
+    """Whatever can be read is what was written: another answer is never given."""
+    expected, file = content(folder), folder / FILE
+    whole = file.read_bytes()
+    noticed = 0
+    for position in np.random.default_rng(0).integers(0, 8 * len(whole), 60).tolist():
+        damaged = bytearray(whole)
+        damaged[position // 8] ^= 1 << position % 8
+        file.write_bytes(damaged)
+        try:
+            assert content(folder) == expected
+        except InputError:
+            noticed += 1
+        clear_leftovers(folder)
+    assert noticed > 20
+
+
+def test_an_index_that_was_cut_off_is_said_to_be_damaged(folder):
+    file = folder / FILE
+    whole = file.read_bytes()
+    for length in (0, 50, 5000, len(whole) // 2, len(whole) - 1):
+        file.write_bytes(whole[:length])
+        with pytest.raises(DamagedIndexError, match=r"is damaged: .*; restore it"):
+            content(folder)
+        clear_leftovers(folder)
+    file.write_bytes(whole)
+    assert len(content(folder)[0]) == 900
+
+
+def test_a_damaged_encoder_is_noticed_and_codes_are_still_searched(folder):
+    (folder / "model.safetensors").write_bytes(b"an encodes")
+    with open_index(folder) as index:
+        with pytest.raises(DamagedIndexError, match=r"model\.safetensors is not as written"):
+            index.encoder()
+        assert index.search(items([3])[1], k=1).ids[0, 0] == 3
+
+
+def test_an_index_of_another_version_is_left_alone(folder):
+    connection = sqlite3.connect(folder / FILE)
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(InputError, match="has format 99, and this version of orbithash reads"):
+        open_index(folder)
+
+
+def test_what_orbithash_did_not_write_is_refused(tmp_path):
+    with pytest.raises(InputError, match="there is no index"):
+        open_index(tmp_path)
+    with sqlite3.connect(tmp_path / FILE) as connection:
+        connection.execute("CREATE TABLE t (a)")
+    connection.close()
+    with pytest.raises(DamagedIndexError, match="was not written by orbithash"):
+        open_index(tmp_path)
+    with pytest.raises(InputError, match="exists"):
+        create_index(tmp_path, 16)
+
+
+def test_codes_of_another_length_change_nothing(folder):
+    before = content(folder)
+    with open_index(folder) as index, pytest.raises(CodeLengthError):
+        index.add(*items(range(2000, 2010), n_bits=64))
+    assert content(folder) == before
+
+
+def test_a_full_disk_leaves_everything_as_it_was(folder):
+    before = content(folder)
+    with open_index(folder) as index:
+        # SQLite treats a limit on pages as the end of the disk.
+        (pages,) = index._connection.execute("PRAGMA page_count").fetchone()
+        index._connection.execute(f"PRAGMA max_page_count = {pages + 3}")
+        with pytest.raises(StorageError, match="is full; nothing of this was stored"):
+            index.update(*items(range(500, 3000)))
+        assert index.search(items([3])[1], k=1).ids[0, 0] == 3
+    assert content(folder) == before
+
+
+def test_files_that_may_not_grow_leave_everything_as_it_was(folder):
+    """The same with the system's own error: a limit on the size of files."""
+    before = content(folder)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            import resource
+            import signal
+
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            with open_index(folder) as index:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
+                try:
+                    index.update(*items(range(500, 3000)))
+                except StorageError:
+                    code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert content(folder) == before
+
+
+def test_an_index_that_could_not_be_made_leaves_nothing(tmp_path, monkeypatch):
+    def fail(connection, folder):
+        raise StorageError("no room")
+
+    monkeypatch.setattr("orbithash.index.store.writing", fail)
+    with pytest.raises(StorageError):
+        create_index(tmp_path / "index.orbit", 16)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        (Metadata(path="\udcff.jpg"), "rename the file"),
+        (Metadata(fields={"exposure": float("nan")}), "cannot be stored"),
+    ],
+)
+def test_metadata_that_cannot_be_stored_is_refused(folder, metadata, message):
+    ids, codes, _ = items([2000])
+    with open_index(folder) as index, pytest.raises(InputError, match=message):
+        index.add(ids, codes, [metadata])
+    assert len(content(folder)[0]) == 900
+
+
+def clear_leftovers(folder) -> None:
+    for suffix in ("-wal", "-shm"):
+        (folder / f"{FILE}{suffix}").unlink(missing_ok=True)

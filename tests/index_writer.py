@@ -1,0 +1,49 @@
+"""A process that adds to an index until it is killed, and tells of every batch that was stored."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+
+from orbithash.index import Metadata, open_index
+
+BATCH, N_BITS = 300, 40
+
+
+def batch_codes(batch: int) -> np.ndarray:
+    return np.random.default_rng(batch).integers(0, 256, (BATCH, N_BITS // 8), dtype=np.uint8)
+
+
+def batch_metadata(batch: int) -> list[Metadata]:
+    return [
+        Metadata(f"{batch}/{row}.jpg", (f"class {row % 7}",), "photos", fields={"batch": batch})
+        for row in range(BATCH)
+    ]
+
+
+def write(address: str, told: Path, first: int) -> None:
+    """Batch b has the ids from b * BATCH on; every fifth batch also replaces the one before."""
+    with open_index(address) as index, told.open("a") as opened:
+        batch = first
+        while True:
+            ids = np.arange(batch * BATCH, (batch + 1) * BATCH)
+            if batch % 5 == 4:
+                index.update(ids - BATCH, batch_codes(batch - 1), batch_metadata(batch - 1))
+            index.update(ids, batch_codes(batch), batch_metadata(batch))
+            opened.write(f"{batch}\n")
+            opened.flush()
+            batch += 1
+
+
+def read_told(told: Path) -> int:
+    """The last batch that the writer told of; a line that it did not finish does not count."""
+    lines = told.read_text().split("\n")[:-1] if told.exists() else []
+    return int(lines[-1]) if lines else -1
+
+
+def wait_for(condition, writer) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert writer.is_alive()
+        assert time.monotonic() < deadline
+        time.sleep(0.002)

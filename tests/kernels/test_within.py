@@ -1,0 +1,36 @@
+import numpy as np
+import pytest
+
+from orbithash.kernels.popcount import as_words
+from orbithash.kernels.within import BLOCK, within_reference, within_words
+
+
+@pytest.mark.parametrize("n_bits", [4, 13, 64, 65, 300, 1024])
+@pytest.mark.parametrize("share", [0, 0.4, 0.5, 2])
+def test_codes_within_a_radius_match_a_stable_sort(n_bits, share):
+    queries, database = random_codes(5, n_bits, seed=0), random_codes(700, n_bits, seed=1)
+    assert_match(queries, database, radius=int(share * n_bits))
+
+
+@pytest.mark.parametrize("n", [0, 1, BLOCK, BLOCK + 1])
+def test_any_number_of_codes_can_be_searched(n):
+    assert_match(random_codes(3, 16, seed=0), random_codes(n, 16, seed=1), radius=6)
+
+
+def test_no_query_gets_no_answer():
+    assert within_words(as_words(random_codes(0, 16, 0)), as_words(random_codes(5, 16, 1)), 3) == []
+
+
+def assert_match(queries, database, radius):
+    found = within_words(as_words(queries), as_words(database), radius)
+    expected = within_reference(queries, database, radius)
+    assert len(found) == len(expected)
+    for (distances, positions), (their_distances, their_positions) in zip(
+        found, expected, strict=True
+    ):
+        np.testing.assert_array_equal(distances, their_distances)
+        np.testing.assert_array_equal(positions, their_positions)
+
+
+def random_codes(n, n_bits, seed):
+    return np.packbits(np.random.default_rng(seed).random((n, n_bits)) < 0.5, axis=1)
