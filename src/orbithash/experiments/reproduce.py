@@ -12,6 +12,8 @@ from orbithash.experiments.plan import Run, plan_runs, without_repeats
 from orbithash.experiments.run import find_finished
 from orbithash.experiments.sources import Source
 from orbithash.experiments.table import Results, make_results, to_json
+from orbithash.experiments.table_figures import table_figures, write_figures
+from orbithash.experiments.training_curves import read_histories
 from orbithash.experiments.workers import Event, Tell, run_all
 
 
@@ -65,20 +67,32 @@ def reproduce(plan: Plan, out: Path, *, jobs: int = 1, tell: Tell) -> Reproducti
     return Reproduction(results, failures)
 
 
-WRITERS: Mapping[str, Callable[[Results], str]] = {
-    "results.json": to_json,
-    "table.md": to_markdown,
-    "table.tex": to_latex,
-}
+WRITERS: Mapping[str, Callable[[Results], str]] = {"table.md": to_markdown, "table.tex": to_latex}
+RESULTS, FIGURES = "results.json", "figures"
 
 
 def write_table(table: Table, runs: Sequence[Run], out: Path) -> Results:
-    """Write the table from the runs that are done, in place of an earlier one."""
+    """Write the table from the runs that are done, in place of an earlier one.
+
+    The figures cost some seconds, so that a table of the same results is left as it stands.
+    """
     found = {run.key: find_finished(run, out) for run in runs}
     results = make_results(table, runs, {key: done for key, done in found.items() if done})
     folder = out / table.name
     folder.mkdir(parents=True, exist_ok=True)
-    for name, write in WRITERS.items():
-        with whole_file(folder / name) as file:
-            file.write(write(results).encode())
+    # Written last: where they stand, all that follows from them does.
+    if not is_written(folder / RESULTS, to_json(results)):
+        for name, write in WRITERS.items():
+            write_whole(folder / name, write(results))
+        write_figures(table_figures(results, read_histories(runs, out)), folder / FIGURES)
+        write_whole(folder / RESULTS, to_json(results))
     return results
+
+
+def is_written(file: Path, text: str) -> bool:
+    return file.exists() and file.read_text(encoding="utf-8") == text
+
+
+def write_whole(file: Path, text: str) -> None:
+    with whole_file(file) as opened:
+        opened.write(text.encode())
