@@ -13,6 +13,7 @@ from orbithash import __version__
 from orbithash.cli.demo import demo
 from orbithash.cli.encode import encode
 from orbithash.cli.evaluate import evaluate
+from orbithash.cli.explain import explain
 from orbithash.cli.features import features
 from orbithash.cli.listing import list_registries
 from orbithash.cli.reproduce import reproduce
@@ -33,6 +34,7 @@ app.command("train")(train)
 app.command("evaluate")(evaluate)
 app.command("encode")(encode)
 app.command("reproduce")(reproduce)
+app.command("explain")(explain)
 app.command("list")(list_registries)
 
 

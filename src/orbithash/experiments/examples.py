@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int64
 
-from orbithash.data import LabelledFeatures
+from orbithash.data import ImageFiles, LabelledFeatures
 from orbithash.encoders import FeatureEncoder, load
 from orbithash.experiments.plan import Run
 from orbithash.experiments.run import read_once, run_folder
@@ -120,7 +120,7 @@ def search(
     return results
 
 
-def label_of(data: LabelledFeatures, row: int) -> str:
+def label_of(data: LabelledFeatures | ImageFiles, row: int) -> str:
     """The names of what is on an image, or the numbers of its labels."""
     labels = data.labels[row]
     numbers = np.flatnonzero(labels) if data.labels.ndim == 2 else [labels]
