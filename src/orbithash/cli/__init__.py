@@ -18,6 +18,7 @@ from orbithash.cli.features import features
 from orbithash.cli.listing import list_registries
 from orbithash.cli.reproduce import reproduce
 from orbithash.cli.train import train
+from orbithash.cli.tune import tune
 from orbithash.errors import HashingError
 
 # Typer brings its own copy of click from some version on; this finds the class in either.
@@ -34,6 +35,7 @@ app.command("train")(train)
 app.command("evaluate")(evaluate)
 app.command("encode")(encode)
 app.command("reproduce")(reproduce)
+app.command("tune")(tune)
 app.command("explain")(explain)
 app.command("list")(list_registries)
 

@@ -28,9 +28,8 @@ def explanation_figure(
     """Draw it; `images` are small pictures by row, for those that have one."""
     n_positives = sum(item.related for item in explanation.items)
     figure = Figure(figsize=(13, 5.9 + 0.36 * n_positives), layout="constrained", facecolor=PAPER)
-    top, bottom = figure.subfigures(
-        2, 1, height_ratios=(3.6, 1.6 + 0.36 * n_positives), hspace=0.04
-    )
+    heights = (3.6, 1.6 + 0.36 * n_positives)
+    top, bottom = figure.subfigures(2, 1, squeeze=False, height_ratios=heights, hspace=0.04)[:, 0]
     for part in (top, bottom):
         part.set_facecolor(PAPER)
     draw_list(top.add_subplot(), explanation, images or {})
@@ -93,8 +92,16 @@ def draw_item(axes: Axes, rank: int, item: Item, image: Image.Image | None) -> N
         picture = OffsetImage(np.asarray(image), zoom=0.55)
         axes.add_artist(AnnotationBbox(picture, (rank, 0), frameon=False, pad=0))
     sign = "✓" if item.related else "✗"
-    large = {"ha": "center", "va": "center", "color": colour, "fontweight": "bold"}
-    axes.text(rank, 0.62 if image is not None else 0, sign, fontsize=13, **large)
+    axes.text(
+        rank,
+        0.62 if image is not None else 0,
+        sign,
+        ha="center",
+        va="center",
+        color=colour,
+        fontsize=13,
+        fontweight="bold",
+    )
     axes.text(rank, -0.68, f"rank {rank}", ha="center", fontsize=8, color=INK)
     axes.text(rank, -0.92, f"{item.hamming} bits", ha="center", fontsize=8, color=INK)
     axes.text(
