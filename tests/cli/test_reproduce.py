@@ -29,7 +29,10 @@ def test_a_table_is_made_once(features, tmp_path, capsys):
     assert run(command(features, tmp_path)) == 0
     assert "Order-aware" in capsys.readouterr().out
     table = tmp_path / "ablation"
-    assert {path.name for path in table.iterdir()} >= {"results.json", "table.md", "table.tex"}
+    files = {"results.json", "table.md", "table.tex", "report.html", "figures"}
+    assert {path.name for path in table.iterdir()} == files
+    assert (table / "figures" / "training_8_bits.png").exists()
+    drawn = (table / "report.html").stat().st_mtime_ns
     runs = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("model.safetensors")}
     assert len(runs) == 4 * 2
     written = (table / "results.json").read_text()
@@ -37,6 +40,7 @@ def test_a_table_is_made_once(features, tmp_path, capsys):
     assert run([*command(features, tmp_path), "--jobs", "2"]) == 0
     assert (table / "results.json").read_text() == written
     assert {path: path.stat().st_mtime_ns for path in runs} == runs
+    assert (table / "report.html").stat().st_mtime_ns == drawn  # at once: nothing is drawn again
 
     assert run(command(features, tmp_path, table="selection")) == 0
     assert len(list(tmp_path.rglob("model.safetensors"))) == 6 * 2  # four are shared

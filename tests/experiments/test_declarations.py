@@ -1,6 +1,7 @@
 import pytest
 
 from orbithash.errors import InputError
+from orbithash.experiments.chosen import read_choices
 from orbithash.experiments.declarations import TABLES, read_rows, read_table
 from orbithash.experiments.plan import row_stages
 from orbithash.experiments.published import read_published
@@ -44,3 +45,13 @@ def test_a_method_has_the_same_printed_figures_in_every_table():
             for method, figures in methods.items():
                 assert len(figures) == len(published["bits"])
                 assert seen.setdefault((dataset, method), figures) == figures
+
+
+def test_choices_are_recorded_for_rows_that_exist():
+    assert read_choices().rows.keys() <= read_rows().keys()
+    assert read_choices().about
+
+
+def test_every_row_of_the_powers_has_one():
+    table = read_table("gamma")
+    assert len(table.powers) == len(table.lines)

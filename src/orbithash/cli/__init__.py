@@ -13,6 +13,7 @@ from orbithash import __version__
 from orbithash.cli.demo import demo
 from orbithash.cli.encode import encode
 from orbithash.cli.evaluate import evaluate
+from orbithash.cli.explain import explain
 from orbithash.cli.export import export
 from orbithash.cli.features import features
 from orbithash.cli.index import index
@@ -20,6 +21,7 @@ from orbithash.cli.listing import list_registries
 from orbithash.cli.reproduce import reproduce
 from orbithash.cli.search import search
 from orbithash.cli.train import train
+from orbithash.cli.tune import tune
 from orbithash.errors import HashingError
 
 # Typer brings its own copy of click from some version on; this finds the class in either.
@@ -39,6 +41,8 @@ app.command("index")(index)
 app.command("search")(search)
 app.command("export")(export)
 app.command("reproduce")(reproduce)
+app.command("tune")(tune)
+app.command("explain")(explain)
 app.command("list")(list_registries)
 
 

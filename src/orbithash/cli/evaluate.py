@@ -35,7 +35,7 @@ def evaluate(
         from orbithash.data import read_features  # --help must not wait for torch
         from orbithash.encoders import load, read_record
         from orbithash.evaluation import evaluate_encoder
-        from orbithash.experiments.figure import (
+        from orbithash.experiments.score_figures import (
             precision_at_figure,
             precision_recall_figure,
             score_curves,

@@ -12,7 +12,7 @@ from rich.console import Console
 from orbithash.cli.output import resumable_folder, unfinished
 from orbithash.cli.sources import holds_features, image_files
 from orbithash.cli.training_progress import fitting_progress, training_progress
-from orbithash.cli.training_settings import chosen_settings, method_options
+from orbithash.cli.training_settings import chosen_settings, method_options, settings_from
 from orbithash.errors import InputError
 
 if TYPE_CHECKING:
@@ -40,6 +40,10 @@ def train(
     preset: Annotated[
         str, typer.Option(help="Settings to begin with: default, or paper for the paper's recipe.")
     ] = "default",
+    settings_file: Annotated[
+        Path | None,
+        typer.Option("--settings", help="Settings to use where none are given, as tune writes."),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Decides everything random.")] = 0,
     init: Annotated[
         Path | None, typer.Option(help="Run to start from, as for hard negatives after triplets.")
@@ -105,8 +109,13 @@ def train(
     options = method_options(option or [])
     if margin is not None:
         options["margin"] = margin
+    from_file: dict[str, Any] = {}
+    if settings_file is not None:
+        from_file, their_options = settings_from(settings_file, method, bits)
+        options = their_options | options
     settings = chosen_settings(
         preset,
+        from_file,
         on_images=on_images,
         epochs=epochs,
         batch_size=batch_size,

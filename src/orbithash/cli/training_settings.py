@@ -1,7 +1,9 @@
 """Settings of training as the command line gives them."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orbithash.errors import InputError
@@ -10,8 +12,10 @@ if TYPE_CHECKING:
     from orbithash.training import TrainingSettings
 
 
-def chosen_settings(preset: str, *, on_images: bool, **given: Any) -> "TrainingSettings":
-    """The preset with what was given on the command line in its place.
+def chosen_settings(
+    preset: str, from_file: Mapping[str, Any], *, on_images: bool, **on_command_line: Any
+) -> "TrainingSettings":
+    """The preset, changed by what a file says and then by what the command line says.
 
     A batch of another size brings its own learning rate, unless one was given.
     """
@@ -20,11 +24,26 @@ def chosen_settings(preset: str, *, on_images: bool, **given: Any) -> "TrainingS
     presets = IMAGE_PRESETS if on_images else PRESETS
     if preset not in presets:
         raise InputError(f"there is no preset {preset!r}; choose from {', '.join(presets)}")
-    given = {name: value for name, value in given.items() if value is not None}
+    given = dict(from_file) | {
+        name: value for name, value in on_command_line.items() if value is not None
+    }
     settings = replace(presets[preset], **given)
     if "batch_size" in given and "learning_rate" not in given:
         return replace(presets[preset].for_batches_of(settings.batch_size), **given)
     return settings
+
+
+def settings_from(file: Path, method: str, n_bits: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings of training and options of the method from a file that `tune` wrote."""
+    from orbithash.training.settings_file import read_settings
+
+    chosen = read_settings(file)
+    if chosen.method != method:
+        raise InputError(
+            f"{file} has settings for {chosen.method}, but the method is {method}; "
+            f"add --method {chosen.method}"
+        )
+    return dict(chosen.settings), chosen.options_at(n_bits)
 
 
 def method_options(pairs: list[str]) -> dict[str, Any]:

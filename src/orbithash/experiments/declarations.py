@@ -46,6 +46,7 @@ class Table:
     bits: tuple[int, ...]
     reference: str  # the name of the row that is compared with each other one
     lines: tuple[Line, ...]
+    powers: tuple[int, ...] = ()  # γ of each row, if that is what the table varies
 
 
 def read_table(name: str) -> Table:
@@ -62,6 +63,7 @@ def read_table(name: str) -> Table:
             *lines(declared["rows"], in_paper=True),
             *lines(declared.get("not_in_the_paper", []), in_paper=False),
         ),
+        powers=tuple(declared.get("powers", ())),
     )
 
 

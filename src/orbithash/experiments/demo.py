@@ -22,9 +22,9 @@ from orbithash.data.bundled import digits
 from orbithash.errors import InputError
 from orbithash.evaluation import Scores, evaluate_codes
 from orbithash.experiments.choosing import Trial, best_trial, grid, run_trials
+from orbithash.experiments.demo_report import write_report
 from orbithash.experiments.encoding import DeepSettings, shallow_codes
 from orbithash.experiments.outcome import Comparison, Outcome
-from orbithash.experiments.report import write_report
 from orbithash.hashers import HASHERS
 from orbithash.index import ENGINES, Neighbours
 

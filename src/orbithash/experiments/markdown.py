@@ -16,7 +16,11 @@ def to_markdown(results: Results) -> str:
             how_tested(results),
             test_table(results),
         ]
-    parts += [f"## Where {results.shown(results.table.reference)} stands", standings(results)]
+    parts += [
+        f"## Where {results.shown(results.table.reference)} stands",
+        in_short(results),
+        "\n".join(f"- {line}" for line in standings(results)),
+    ]
     if results.missing:
         parts += ["## Missing", "\n".join(f"- {run}" for run in results.missing)]
     return "\n\n".join(parts) + "\n"
@@ -94,21 +98,43 @@ def test_table(results: Results) -> str:
 def test_cell(test: PairedTest, p: float) -> str:
     difference = signed(test.difference)
     shown = f"**{difference}**" if p < SIGNIFICANT else difference
-    return f"{shown} ± {test.standard_error:.4f}<br>p {'< 0.001' if p < 0.001 else f'= {p:.3f}'}"
+    return f"{shown} ± {test.standard_error:.4f}<br>{p_in_words(p)}"
 
 
-def standings(results: Results) -> str:
+def p_in_words(p: float) -> str:
+    """A p-value.
+
+    >>> p_in_words(0.0123), p_in_words(0.0000123)
+    ('p = 0.012', 'p < 0.001')
+    """
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
+def in_short(results: Results) -> str:
+    """In how many columns the reference is first, or near, among the paper's rows."""
+    reference = results.shown(results.table.reference)
+    found = (results.standing(column, in_paper_only=True) for column in results.columns)
+    standings = [standing for standing in found if standing]
+    first = sum(standing.is_first for standing in standings)
+    near = sum(not standing.is_first and standing.within_one_error for standing in standings)
+    text = f"Of {len(standings)} columns {reference} is first in {first}"
+    if len(results.seeds) > 1:
+        text += f" and within one standard error of the first in {near} more"
+    return f"{text}, among the paper's rows."
+
+
+def standings(results: Results) -> list[str]:
     """One line per column, as plain as the figures allow."""
     lines = []
     for column in results.columns:
-        text = f"- {column_name(results, column)}: "
+        text = f"{column_name(results, column)}: "
         among_paper = results.standing(column, in_paper_only=True)
         text += in_words(results, among_paper)
         among_all = results.standing(column, in_paper_only=False)
         if among_paper and among_all and among_all.first != among_paper.first:
             text += f" With the rows that are not in the paper: {in_words(results, among_all)}"
         lines.append(text)
-    return "\n".join(lines)
+    return lines
 
 
 def in_words(results: Results, standing: Standing | None) -> str:

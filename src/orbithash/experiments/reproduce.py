@@ -5,13 +5,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orbithash.data.whole_file import whole_file
+from orbithash.experiments.chosen import read_choices
 from orbithash.experiments.declarations import Table
+from orbithash.experiments.examples import find_examples
 from orbithash.experiments.latex import to_latex
 from orbithash.experiments.markdown import to_markdown
 from orbithash.experiments.plan import Run, plan_runs, without_repeats
 from orbithash.experiments.run import find_finished
 from orbithash.experiments.sources import Source
 from orbithash.experiments.table import Results, make_results, to_json
+from orbithash.experiments.table_figures import table_figures, write_figures
+from orbithash.experiments.table_report import measured_times, render_report, used_versions
+from orbithash.experiments.training_curves import read_histories
 from orbithash.experiments.workers import Event, Tell, run_all
 
 
@@ -65,20 +70,43 @@ def reproduce(plan: Plan, out: Path, *, jobs: int = 1, tell: Tell) -> Reproducti
     return Reproduction(results, failures)
 
 
-WRITERS: Mapping[str, Callable[[Results], str]] = {
-    "results.json": to_json,
-    "table.md": to_markdown,
-    "table.tex": to_latex,
-}
+RESULTS, REPORT, FIGURES = "results.json", "report.html", "figures"
+WRITERS: Mapping[str, Callable[[Results], str]] = {"table.md": to_markdown, "table.tex": to_latex}
 
 
 def write_table(table: Table, runs: Sequence[Run], out: Path) -> Results:
-    """Write the table from the runs that are done, in place of an earlier one."""
+    """Write the table from the runs that are done, in place of an earlier one.
+
+    The figures cost some seconds, so that a table of the same results is left as it stands.
+    """
     found = {run.key: find_finished(run, out) for run in runs}
-    results = make_results(table, runs, {key: done for key, done in found.items() if done})
+    finished = {key: done for key, done in found.items() if done}
+    results = make_results(table, runs, finished)
     folder = out / table.name
     folder.mkdir(parents=True, exist_ok=True)
-    for name, write in WRITERS.items():
-        with whole_file(folder / name) as file:
-            file.write(write(results).encode())
+    # Written last: where they stand, all that follows from them does.
+    if not is_written(folder / RESULTS, to_json(results)) or not (folder / REPORT).exists():
+        for name, write in WRITERS.items():
+            write_whole(folder / name, write(results))
+        figures = table_figures(results, read_histories(runs, out))
+        write_figures(figures, folder / FIGURES)
+        report = render_report(
+            results,
+            figures,
+            choices=read_choices(),
+            examples=find_examples(results, runs, out),
+            times=measured_times(runs, finished),
+            versions=used_versions(runs, out),
+        )
+        write_whole(folder / REPORT, report)
+        write_whole(folder / RESULTS, to_json(results))
     return results
+
+
+def is_written(file: Path, text: str) -> bool:
+    return file.exists() and file.read_text(encoding="utf-8") == text
+
+
+def write_whole(file: Path, text: str) -> None:
+    with whole_file(file) as opened:
+        opened.write(text.encode())

@@ -32,6 +32,7 @@ class Source:
     file: Path
     digest: str  # of features, labels and split: equal digests mean equal data
     sizes: dict[str, int]  # how many rows train, ask and answer
+    images: Path | None = None  # where the images are that were described
 
     @property
     def dataset(self) -> Dataset | None:
@@ -86,7 +87,7 @@ def prepare(
             "add --frozen to train heads on its features"
         )
     file = features_of_images(name, opened, out, extractor, progress)
-    return as_source(name, file, read_features(file))
+    return as_source(name, file, read_features(file), images=opened.root)
 
 
 def features_of_images(
@@ -123,7 +124,9 @@ def split_name(text: str) -> tuple[str, str]:
     return re.sub(r"[^\w.-]+", "_", Path(text).stem) or "source", text
 
 
-def as_source(name: str, file: Path, data: LabelledFeatures) -> Source:
+def as_source(
+    name: str, file: Path, data: LabelledFeatures, *, images: Path | None = None
+) -> Source:
     split = data.split
     digest = hashlib.sha256()
     views = (data.views.features, data.views.of) if data.views else ()
@@ -131,4 +134,4 @@ def as_source(name: str, file: Path, data: LabelledFeatures) -> Source:
         digest.update(f"{array.dtype} {array.shape}\n".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     sizes = {part: len(getattr(split, part)) for part in ("train", "query", "database")}
-    return Source(name, file, digest.hexdigest(), sizes)
+    return Source(name, file, digest.hexdigest(), sizes, images)

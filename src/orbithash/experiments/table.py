@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from orbithash.experiments.chosen import read_choices
 from orbithash.experiments.declarations import Line, Table
 from orbithash.experiments.plan import Run, described
 from orbithash.experiments.published import published_map
@@ -167,13 +168,14 @@ def mean_curves(runs: Sequence[Finished]) -> dict[str, list[Any]]:
 
 def to_json(results: Results) -> str:
     """Every figure; the same runs give the same text."""
-    table = results.table
+    table, choices = results.table, read_choices()
     return json.dumps(
         {
             "table": table.name,
             "title": table.title,
             "reference": table.reference,
             "seeds": results.seeds,
+            "settings_chosen": choices.about,
             "sources": [
                 {"name": source.name, "paper": source.dataset.key if source.dataset else None}
                 | source.sizes
@@ -197,6 +199,9 @@ def to_json(results: Results) -> str:
                     "in_paper": line.in_paper,
                     "preset": line.row.preset,
                     "stages": results.stages[line.row.name],
+                    "chosen": asdict(choices.rows[line.row.name])
+                    if line.row.name in choices.rows
+                    else None,
                     "cells": [
                         {"source": column[0], "n_bits": column[1]} | cell_values(cell)
                         for column in results.columns

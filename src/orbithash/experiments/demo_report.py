@@ -1,35 +1,20 @@
-"""A comparison as one HTML file that needs nothing else: pictures are inside, nothing is loaded."""
+"""The demo's comparison as one HTML file: pictures are inside, nothing is loaded."""
 
-import base64
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Bool, Float32
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from PIL import Image
 
-from orbithash.experiments.figure import (
-    Curve,
-    Theme,
-    precision_at_figure,
-    precision_recall_figure,
-)
+from orbithash.experiments.figure import Curve
 from orbithash.experiments.outcome import Comparison, Outcome
+from orbithash.experiments.page import Picture, data_uri, picture, render
+from orbithash.experiments.score_figures import precision_at_figure, precision_recall_figure
 
 HARDEST = 4  # queries shown of those that the first method answers worst
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A figure for light and for dark pages, as data URIs."""
-
-    light: str
-    dark: str
-    description: str
 
 
 @dataclass(frozen=True)
@@ -55,17 +40,11 @@ def write_report(file: Path, comparison: Comparison, *, seconds: float) -> None:
 
 
 def render_report(comparison: Comparison, *, seconds: float) -> str:
-    templates = Environment(
-        loader=PackageLoader("orbithash.experiments", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     longest = comparison.code_lengths()[-1]
     shown = [outcome for outcome in comparison.outcomes if outcome.n_bits == longest]
     first_of_each, hardest = chosen_queries(comparison, shown[0])
-    return templates.get_template("report.html").render(
+    return render(
+        "demo.html",
         comparison=comparison,
         verdicts=[verdict(comparison, n_bits) for n_bits in comparison.code_lengths()],
         pictures=pictures(comparison),
@@ -98,25 +77,19 @@ def pictures(comparison: Comparison) -> list[Picture]:
     drawn = []
     for n_bits in comparison.code_lengths():
         outcomes = [o for o in comparison.outcomes if o.n_bits == n_bits]
-        draw = partial(
-            picture, n_bits=n_bits, strong=sum(outcome.kind == "deep" for outcome in outcomes)
-        )
+        strong = sum(outcome.kind == "deep" for outcome in outcomes)
+        methods = ", ".join(outcome.method for outcome in outcomes)
         by_radius = [Curve(o.method, *o.recall_precision()) for o in outcomes]
         by_number = [Curve(o.method, *o.precision_at()) for o in outcomes]
-        drawn.append(draw(precision_recall_figure, by_radius, "Precision-recall curve"))
-        drawn.append(draw(precision_at_figure, by_number, "Precision at N"))
+        for svg, name in (
+            (
+                precision_recall_figure(by_radius, n_bits=n_bits, strong=strong),
+                "Precision-recall curve",
+            ),
+            (precision_at_figure(by_number, n_bits=n_bits, strong=strong), "Precision at N"),
+        ):
+            drawn.append(picture(svg, f"{name} at {n_bits} bits of {methods}"))
     return drawn
-
-
-def picture(
-    figure: Callable[..., str], curves: Sequence[Curve], name: str, *, n_bits: int, strong: int
-) -> Picture:
-    def themed(theme: Theme) -> str:
-        svg = figure(curves, n_bits=n_bits, strong=strong, theme=theme)
-        return data_uri(svg.encode(), "image/svg+xml")
-
-    methods = ", ".join(curve.name for curve in curves)
-    return Picture(themed("light"), themed("dark"), f"{name} at {n_bits} bits of {methods}")
 
 
 def chosen_queries(comparison: Comparison, outcome: Outcome) -> tuple[list[int], list[int]]:
@@ -161,7 +134,3 @@ def thumbnail(image: Float32[np.ndarray, "1 height width"]) -> str:
     file = io.BytesIO()
     Image.fromarray(np.uint8(255 * (1 - image[0]))).save(file, format="PNG")
     return data_uri(file.getvalue(), "image/png")
-
-
-def data_uri(content: bytes, media_type: str) -> str:
-    return f"data:{media_type};base64,{base64.b64encode(content).decode()}"

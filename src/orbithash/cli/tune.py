@@ -1,0 +1,118 @@
+"""`orbithash tune`: a search over settings on validation rows."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from orbithash.cli.sources import holds_features
+from orbithash.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from orbithash.experiments.tune import Trial
+
+
+def tune(
+    sources: Annotated[
+        list[str],
+        typer.Argument(metavar="SOURCE...", help="Features (.npz); several are tuned jointly."),
+    ],
+    bits: Annotated[int, typer.Option(help="Length of the codes, 4 to 1024.")],
+    out: Annotated[Path, typer.Option(help="Folder for the study; a begun one goes on.")],
+    method: Annotated[str, typer.Option(help="A loss; see: orbithash list.")] = "order-aware",
+    trials: Annotated[int, typer.Option(min=1, help="Settings to try in all.")] = 30,
+    seeds: Annotated[int, typer.Option(min=1, help="Trainings of every trial and source.")] = 1,
+    validation: Annotated[
+        float, typer.Option(help="Share of the training rows held out to score.")
+    ] = 0.2,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="The most epochs of a trial; else the default's.")
+    ] = None,
+) -> None:
+    """Search for settings of training: margin, learning rate, reduction, dropout, epochs.
+
+    Only training rows take part: some are held out and ask for the others. The first trial has
+    the defaults. Stopped in any way, the same command goes on.
+    """
+    for source in sources:
+        if not holds_features(source):
+            raise InputError(
+                f"{source} is not a features file; make one with: orbithash features {source} "
+                "--backbone NAME --out FEATURES.npz"
+            )
+    from orbithash.data import read_features  # --help must not wait for torch
+    from orbithash.experiments.sources import as_source, split_name
+    from orbithash.experiments.tune import BEST, Search, best_of
+    from orbithash.experiments.tune import tune as search_settings
+    from orbithash.training import PRESETS
+
+    named = [(name, Path(place)) for name, place in map(split_name, sources)]
+    data = [read_features(file) for _, file in named]
+    search = Search(
+        method=method,
+        n_bits=bits,
+        sources=tuple(as_source(*of, rows) for of, rows in zip(named, data, strict=True)),
+        seeds=tuple(range(seeds)),
+        validation=validation,
+        epochs=epochs or PRESETS["default"].epochs,
+    )
+    console = Console()
+    try:
+        with trial_progress(console, trials) as show:
+            done = search_settings(search, data, out, n_trials=trials, after_trial=show)
+    except KeyboardInterrupt:
+        console.print("Stopped; the same command goes on from here.")
+        raise
+    console.print(as_table(done, best_of(done)))
+    console.print("Train with the best:", style="bold")
+    print(f"  orbithash train {named[0][1]} --bits {bits} --method {method} ", end="")
+    print(f"--settings {out / BEST} --out RUN")
+
+
+@contextmanager
+def trial_progress(console: Console, total: int) -> "Iterator[Callable[[list[Trial]], None]]":
+    columns = (
+        TextColumn("Trials"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[best]}", style="dim"),
+    )
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("trials", total=total, best="")
+
+        def show(trials: "list[Trial]") -> None:
+            best = max(trial.map for trial in trials)
+            bar.update(task, completed=len(trials), best=f"best validation MAP {best:.4f}")
+
+        yield show
+
+
+def as_table(trials: "list[Trial]", best: "Trial") -> Table:
+    """The best trial beside the first, which has the defaults."""
+    table = Table(
+        title=f"Validation MAP, the best of {len(trials)} trials",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+    )
+    table.add_column("")
+    table.add_column("defaults", justify="right")
+    table.add_column("best", justify="right")
+    first = trials[0]
+    for source in best.maps:
+        table.add_row(source, f"{first.maps[source]:.4f}", f"{best.maps[source]:.4f}")
+    for name in best.values:
+        table.add_row(name, *(shown(trial.values[name]) for trial in (first, best)))
+    return table
+
+
+def shown(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

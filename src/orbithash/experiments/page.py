@@ -1,0 +1,37 @@
+"""What every report has in common: one HTML file that needs nothing else."""
+
+import base64
+from dataclasses import dataclass
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from orbithash.experiments.figure import follow_page
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure inside the page, which follows its light or dark colours."""
+
+    source: str  # data URI
+    description: str
+
+
+def render(template: str, **values: Any) -> str:
+    """The text of a page."""
+    templates = Environment(
+        loader=PackageLoader("orbithash.experiments", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return templates.get_template(template).render(**values)
+
+
+def picture(svg: str, description: str) -> Picture:
+    return Picture(data_uri(follow_page(svg).encode(), "image/svg+xml"), description)
+
+
+def data_uri(content: bytes, media_type: str) -> str:
+    return f"data:{media_type};base64,{base64.b64encode(content).decode()}"

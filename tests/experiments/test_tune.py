@@ -1,0 +1,105 @@
+import json
+import tomllib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from feature_files import clouds
+from orbithash.data import read_features
+from orbithash.errors import InputError
+from orbithash.experiments.search_space import default_values, space_of
+from orbithash.experiments.sources import as_source
+from orbithash.experiments.tune import Search, best_of, tune
+from orbithash.training.settings_file import read_settings
+
+
+def searching(folder, *, method="order-aware", scramble=False, name="clouds"):
+    """A search of a few quick trials, and its data."""
+    arrays = clouds(classes=3, per_class=12)
+    if scramble:  # all that is not for training
+        others = np.setdiff1d(np.arange(len(arrays["labels"])), arrays["train"])
+        arrays["features"][others] = 0
+    file = folder / f"{name}.npz"
+    np.savez(file, **arrays)
+    data = read_features(file)
+    return Search(method, 8, (as_source(name, file, data),), epochs=2), [data]
+
+
+def values_of(trials):
+    return [(dict(trial.values), dict(trial.maps)) for trial in trials]
+
+
+def test_the_first_trial_has_the_defaults_and_the_best_is_written(tmp_path):
+    search, data = searching(tmp_path)
+    trials = tune(search, data, tmp_path / "study", n_trials=3)
+    assert dict(trials[0].values) == default_values(search.space())
+    assert len({tuple(trial.values.values()) for trial in trials}) == 3
+    best = best_of(trials)
+    chosen = read_settings(tmp_path / "study" / "best.toml")
+    assert chosen.method == "order-aware"
+    assert chosen.settings["learning_rate"] == best.values["learning_rate"]
+    assert chosen.options_at(16) == {"margin": best.values["margin_of_bits"] * 16}
+    assert "validation" not in chosen.settings  # it trains on all rows then
+    written = tomllib.loads((tmp_path / "study" / "best.toml").read_text())["search"]
+    assert written["trials"] == 3
+    assert written["validation_map"] == dict(best.maps)
+    listed = json.loads((tmp_path / "study" / "trials.json").read_text())["trials"]
+    assert [trial["map"] for trial in listed] == [trial.map for trial in trials]
+
+
+def test_a_stopped_search_goes_on(tmp_path):
+    search, data = searching(tmp_path)
+
+    def stop(trials):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tune(search, data, tmp_path / "study", n_trials=3, after_trial=stop)
+    counted = []
+    trials = tune(
+        search,
+        data,
+        tmp_path / "study",
+        n_trials=3,
+        after_trial=lambda trials: counted.append(len(trials)),
+    )
+    assert counted == [2, 3]
+    assert dict(trials[0].values) == default_values(search.space())
+    assert tune(search, data, tmp_path / "study", n_trials=3) == trials
+
+
+def test_only_training_rows_take_part(tmp_path):
+    search, data = searching(tmp_path)
+    scrambled, other = searching(tmp_path, scramble=True, name="clouds")
+    seen = tune(search, data, tmp_path / "one", n_trials=2)
+    unseen = tune(scrambled, other, tmp_path / "other", n_trials=2)
+    assert values_of(seen) == values_of(unseen)
+
+
+def test_several_sources_are_scored_by_their_mean(tmp_path):
+    search, data = searching(tmp_path)
+    second, more = searching(tmp_path, name="second")
+    both = replace(search, sources=search.sources + second.sources)
+    (trial,) = tune(both, data + more, tmp_path / "study", n_trials=1)
+    assert trial.maps.keys() == {"clouds", "second"}
+    assert trial.map == pytest.approx(np.mean(list(trial.maps.values())))
+
+
+def test_a_folder_of_another_search_is_refused(tmp_path):
+    search, data = searching(tmp_path)
+    tune(search, data, tmp_path / "study", n_trials=1)
+    with pytest.raises(InputError, match="holds a search with another n_bits"):
+        tune(replace(search, n_bits=16), data, tmp_path / "study", n_trials=1)
+
+
+def test_only_what_a_loss_has_is_searched():
+    assert "margin_of_bits" in space_of("triplet", epochs=10)
+    assert "reduction" not in space_of("dsh", epochs=10)
+    assert "margin_of_bits" not in space_of("orthohash", epochs=10)  # its margin is an angle's
+
+
+def test_a_hasher_has_nothing_to_tune(tmp_path):
+    search, data = searching(tmp_path, method="itq")
+    with pytest.raises(InputError, match="'itq' is not a loss"):
+        tune(search, data, tmp_path / "study", n_trials=1)
