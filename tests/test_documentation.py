@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from orbithash.experiments.show_results import refreshed
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES_WITH_CODE = [page for page in PAGES if "```python" in page.read_text(encoding="utf-8")]
@@ -21,3 +23,10 @@ def test_the_pages_code_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
 def test_links_between_pages_lead_somewhere(page):
     for target in re.findall(r"\]\(([\w./-]+\.\w+)[)#]", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_shown_results_are_the_committed_ones(page):
+    text = page.read_text(encoding="utf-8")
+    stale = "stale; run: python -m orbithash.experiments.show_results README.md docs/results.md"
+    assert refreshed(text, ROOT / "experiments") == text, stale

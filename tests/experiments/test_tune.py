@@ -8,6 +8,7 @@ import pytest
 from feature_files import clouds
 from orbithash.data import read_features
 from orbithash.errors import InputError
+from orbithash.experiments.chosen import as_choices
 from orbithash.experiments.search_space import default_values, space_of
 from orbithash.experiments.sources import as_source
 from orbithash.experiments.tune import Search, best_of, tune
@@ -44,6 +45,7 @@ def test_the_first_trial_has_the_defaults_and_the_best_is_written(tmp_path):
     written = tomllib.loads((tmp_path / "study" / "best.toml").read_text())["search"]
     assert written["trials"] == 3
     assert written["validation_map"] == dict(best.maps)
+    assert as_choices({"about": "", "rows": {"order-aware": written}}).rows  # to be copied there
     listed = json.loads((tmp_path / "study" / "trials.json").read_text())["trials"]
     assert [trial["map"] for trial in listed] == [trial.map for trial in trials]
 

@@ -5,12 +5,14 @@ import os
 import random
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
 from clean_processes import start
 from coloured_images import coloured, write_table
 from feature_files import write_clouds
+from orbithash.cli import run
 
 ON_IMAGES = (
     *("--backbone", "small-cnn", "--bits", "16", "--epochs", "3", "--batch-size", "6"),
@@ -33,6 +35,15 @@ def sources(tmp_path_factory):
     }
 
 
+@pytest.fixture(scope="module")
+def undisturbed(sources, tmp_path_factory):
+    """Runs that nothing has stopped."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    for kind, source in sources.items():
+        finish(command(source, folder / kind), folder)
+    return folder
+
+
 def command(source, out) -> list[str]:
     return ["train", *source, "--out", str(out), "--checkpoint-every", "0"]
 
@@ -51,30 +62,76 @@ def what_was_made(run):
 
 
 @pytest.mark.parametrize("kind", ["images", "features"])
-def test_killed_at_any_moment_a_run_ends_with_the_same_weights(kind, sources, tmp_path):
-    undisturbed = tmp_path / "undisturbed"
-    started = time.monotonic()
-    finish(command(sources[kind], undisturbed), tmp_path)
-    took = time.monotonic() - started
-
-    out = tmp_path / "run"
-    moments = random.Random(os.environ.get("PYTEST_SEED", kind))
-    checkpoint = tmp_path / "run.partial" / "checkpoint.safetensors"
-    kills = 0
-    while kills < 4 and not out.exists():
+def test_killed_at_any_moment_a_run_ends_with_the_same_weights(
+    kind, sources, undisturbed, tmp_path
+):
+    out, checkpoint = tmp_path / "run", tmp_path / "run.partial" / "checkpoint.safetensors"
+    moments = random.Random(kind)
+    for _ in range(3):
         before = written(checkpoint)
         process = start([*command(sources[kind], out), "--resume"], output=tmp_path / "output.txt")
         # Once it has got further than the last one: then at any moment.
         while process.is_alive() and written(checkpoint) == before:
             time.sleep(0.002)
-        time.sleep(moments.uniform(0, took / 8))
+        time.sleep(moments.uniform(0, 0.3))
         process.kill()
         process.join()
-        kills += 1
     finish([*command(sources[kind], out), "--resume"], tmp_path)
-    assert what_was_made(out) == what_was_made(undisturbed)
-    assert {path.name for path in out.iterdir()} == {path.name for path in undisturbed.iterdir()}
+    assert what_was_made(out) == what_was_made(undisturbed / kind)
+    assert names_in(out) == names_in(undisturbed / kind)
     assert not checkpoint.parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "number"), [("images", signal.SIGINT), ("features", signal.SIGTERM)]
+)
+def test_asked_to_stop_a_run_saves_itself_and_says_how_to_go_on(
+    kind, number, sources, undisturbed, tmp_path
+):
+    out, output = tmp_path / "run", tmp_path / "stopped.txt"
+    process = stopped(command(sources[kind], out), number, output)
+    assert process.exitcode == 1, output.read_text()
+    assert "give the same command with --resume" in output.read_text()
+    assert "Traceback" not in output.read_text()
+    finish([*command(sources[kind], out), "--resume"], tmp_path)
+    assert what_was_made(out) == what_was_made(undisturbed / kind)
+
+
+def test_an_unfinished_run_is_neither_replaced_nor_mixed_up(sources, tmp_path, capsys):
+    out, checkpoint = tmp_path / "run", tmp_path / "run.partial" / "checkpoint.safetensors"
+    begun = command(sources["features"], out)
+    stopped(begun, signal.SIGINT, tmp_path / "output.txt")
+
+    def refusal(*arguments) -> str:
+        assert run([*begun, *arguments]) == 2
+        return capsys.readouterr().err
+
+    assert "add --resume to go on with it, or --force to start anew" in refusal()
+    assert "was begun with other seed; go on with the same" in refusal("--resume", "--seed", "5")
+    assert "was begun with other margin" in refusal("--resume", "--margin", "3")
+    assert checkpoint.exists()
+    assert run([*begun, "--force", "--seed", "5"]) == 0
+    assert json.loads((out / "run.json").read_text())["seed"] == 5
+    assert not checkpoint.parent.exists()
+
+
+def test_a_finished_run_has_nothing_to_go_on_with(sources, undisturbed, capsys):
+    before = what_was_made(undisturbed / "features")
+    assert run([*command(sources["features"], undisturbed / "features"), "--resume"]) == 0
+    assert "is finished already" in capsys.readouterr().out
+    assert what_was_made(undisturbed / "features") == before
+
+
+def stopped(arguments, number, output):
+    """A run that was asked to stop as soon as it had a checkpoint, and has ended."""
+    out = Path(arguments[arguments.index("--out") + 1])
+    checkpoint = out.with_name("run.partial") / "checkpoint.safetensors"
+    process = start(arguments, output=output)
+    while process.is_alive() and not checkpoint.exists():
+        time.sleep(0.002)
+    os.kill(process.pid, number)
+    process.join()
+    return process
 
 
 def written(file) -> int:
@@ -84,57 +141,5 @@ def written(file) -> int:
         return 0
 
 
-def wait_until(condition, *, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_asked_to_stop_a_run_saves_itself_and_says_how_to_go_on(number, sources, tmp_path):
-    finish(command(sources["images"], tmp_path / "undisturbed"), tmp_path)
-    out, output = tmp_path / "run", tmp_path / "stopped.txt"
-    process = start(command(sources["images"], out), output=output)
-    checkpoint = tmp_path / "run.partial" / "checkpoint.safetensors"
-    wait_until(lambda: not process.is_alive() or checkpoint.exists())
-    os.kill(process.pid, number)
-    process.join()
-    assert process.exitcode == 1, output.read_text()
-    assert "give the same command with --resume" in output.read_text()
-    assert "Traceback" not in output.read_text()
-    finish([*command(sources["images"], out), "--resume"], tmp_path)
-    assert what_was_made(out) == what_was_made(tmp_path / "undisturbed")
-
-
-def test_an_unfinished_run_is_neither_replaced_nor_mixed_up(sources, tmp_path):
-    out, output = tmp_path / "run", tmp_path / "output.txt"
-    process = start(command(sources["features"], out), output=output)
-    checkpoint = tmp_path / "run.partial" / "checkpoint.safetensors"
-    wait_until(checkpoint.exists)
-    os.kill(process.pid, signal.SIGINT)
-    process.join()
-
-    def refusal(*arguments) -> str:
-        said = tmp_path / "said.txt"
-        said.unlink(missing_ok=True)
-        process = start([*command(sources["features"], out), *arguments], output=said)
-        process.join()
-        assert process.exitcode == 2
-        return said.read_text()
-
-    assert "add --resume to go on with it, or --force to start anew" in refusal()
-    assert "was begun with other seed; go on with the same" in refusal("--resume", "--seed", "5")
-    assert "was begun with other margin" in refusal("--resume", "--margin", "3")
-    assert checkpoint.exists()
-    finish([*command(sources["features"], out), "--force", "--seed", "5"], tmp_path)
-    assert json.loads((out / "run.json").read_text())["seed"] == 5
-    assert not checkpoint.parent.exists()
-
-
-def test_a_finished_run_has_nothing_to_go_on_with(sources, tmp_path):
-    finish(command(sources["features"], tmp_path / "run"), tmp_path)
-    before = what_was_made(tmp_path / "run")
-    finish([*command(sources["features"], tmp_path / "run"), "--resume"], tmp_path)
-    assert "is finished already" in (tmp_path / "output.txt").read_text()
-    assert what_was_made(tmp_path / "run") == before
+def names_in(folder) -> set[str]:
+    return {path.name for path in folder.iterdir()}

@@ -93,9 +93,9 @@ def reproduce(
         raise
     for results in made.results:
         console.print(as_table(results))
-    console.print("Tables with the paper's figures and the tests:", style="bold")
+    console.print("Tables with the paper's figures, the tests and the pictures:", style="bold")
     for results in made.results:
-        print(f"  {out / results.table.name / 'table.md'}")
+        print(f"  {out / results.table.name / 'report.html'}")
     if made.failures:
         for failed, reason in made.failures.items():
             print(f"orbithash: {failed} failed: {reason}", file=sys.stderr)

@@ -174,6 +174,7 @@ def to_json(results: Results) -> str:
             "table": table.name,
             "title": table.title,
             "reference": table.reference,
+            "powers": table.powers,
             "seeds": results.seeds,
             "settings_chosen": choices.about,
             "sources": [

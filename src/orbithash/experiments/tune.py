@@ -207,12 +207,13 @@ def best_settings(search: Search, trials: Sequence[Trial]) -> str:
     if "margin_of_bits" in best.values:
         values["margin_of_bits"] = best.values["margin_of_bits"]
     values["settings"] = {name: best.values[name] for name in SETTINGS if name in best.values}
+    # The fields of a row in tuning.toml.
     values["search"] = {
-        "n_bits": search.n_bits,
         "trials": len(trials),
         "searched": search.searched(),
         "validation_map": dict(best.maps),
-        "seeds": len(search.seeds),
+        "note": f"At {search.n_bits} bits, {search.validation:.0%} of the training rows held out, "
+        f"mean over {len(search.seeds)} seeds.",
     }
     return (
         f"# The best of {len(trials)} trials at {search.n_bits} bits: mean validation MAP "

@@ -1,0 +1,63 @@
+"""Committed results in pages: what stands between two marks follows from a results.json.
+
+    <!-- results of main: short -->
+    <!-- end of results -->
+
+holds the table of `experiments/main/results.json` and where the reference stands; with `whole` in
+place of `short`, everything that table.md has. A table without results leaves the page as it is.
+
+    python -m orbithash.experiments.show_results README.md docs/results.md
+"""
+
+import re
+import sys
+from pathlib import Path
+
+from orbithash.data.whole_file import whole_file
+from orbithash.experiments.markdown import how_to_read, in_short, map_table, to_markdown
+from orbithash.experiments.read_results import read_results
+from orbithash.experiments.table import Results
+
+MARKED = re.compile(
+    r"(?P<begin><!-- results of (?P<table>[\w-]+): (?P<form>short|whole) -->\n)"
+    r".*?"
+    r"(?P<end><!-- end of results -->)",
+    re.DOTALL,
+)
+
+
+def refreshed(text: str, results_folder: Path) -> str:
+    """The page with the results that are there now."""
+
+    def written(marked: re.Match[str]) -> str:
+        file = results_folder / marked["table"] / "results.json"
+        if not file.exists():
+            return marked[0]
+        form = {"short": short_form, "whole": whole_form}[marked["form"]]
+        return f"{marked['begin']}\n{form(read_results(file))}\n\n{marked['end']}"
+
+    return MARKED.sub(written, text)
+
+
+def short_form(results: Results) -> str:
+    return "\n\n".join([how_to_read(results), map_table(results), in_short(results)])
+
+
+def whole_form(results: Results) -> str:
+    """As table.md without its title, one level of headings lower: the page has its own."""
+    _, _, body = to_markdown(results).partition("\n\n")
+    return re.sub("^#", "##", body, flags=re.MULTILINE).strip()
+
+
+def refresh(page: Path, results_folder: Path) -> None:
+    """Rewrite the page, if it is stale."""
+    text = page.read_text(encoding="utf-8")
+    fresh = refreshed(text, results_folder)
+    if fresh != text:
+        with whole_file(page) as file:
+            file.write(fresh.encode())
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        refresh(Path(name), Path("experiments"))
