@@ -4,6 +4,7 @@ HashingError
 ├── InputError            (ValueError)    what was given cannot be used: a label, an array, a file
 │   ├── CodeLengthError                   codes of different lengths were compared
 │   ├── UnreadableImageError              an image file is missing, damaged or no image
+│   ├── IdInUseError                      an item was added under the id of another
 │   └── DamagedIndexError                 an index cannot be read as it was written
 ├── StorageError          (OSError)       an index could not be written
 ├── ServerError      (ConnectionError)    a server is away, or failed at what was asked of it
@@ -39,13 +40,22 @@ class UnreadableImageError(InputError):
         self.path, self.reason = path, reason
 
 
+class IdInUseError(InputError):
+    """An item was added under an id that another one has."""
+
+    def __init__(self, identifier: int) -> None:
+        super().__init__(
+            f"id {identifier} is stored already; give another, or use update to replace it"
+        )
+
+
 class DamagedIndexError(InputError):
     """A file of an index is not what was written: truncated, overwritten, or with bits flipped."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(
-            f"the index {path} is damaged: {reason}; restore it from a copy or make it again with "
-            "orbithash index, and have the disk checked"
+            f"the index {path} is damaged: {reason}; restore it from a copy, or save what is whole "
+            "with its method undamaged, and have the disk checked"
         )
 
 

@@ -131,4 +131,4 @@ def test_wrong_usage_is_one_line(place, capsys, arguments, message):
 
 def test_what_is_no_index_is_said_so(tmp_path, capsys):
     assert run(["search", str(tmp_path), "--like", "1"]) == 2
-    assert "there is no index" in capsys.readouterr().err
+    assert "is no index" in capsys.readouterr().err

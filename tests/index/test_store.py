@@ -124,6 +124,28 @@ def test_a_bit_that_flips_anywhere_is_noticed_or_does_no_harm(folder):
     assert noticed > 20
 
 
+def test_what_is_whole_in_a_damaged_index_can_be_saved(folder, monkeypatch, caplog):
+    monkeypatch.setattr("orbithash.index.blocks.BLOCK", 64)
+    with open_index(folder) as index:
+        index.add(*items(range(900, 1100)))
+    with sqlite3.connect(folder / FILE) as connection:
+        blocks = "SELECT first, count FROM blocks ORDER BY first DESC LIMIT 1 OFFSET 1"
+        first, count = connection.execute(blocks).fetchone()
+        connection.execute("UPDATE blocks SET payload = zeroblob(9) WHERE first = ?", (first,))
+        connection.execute("UPDATE items SET path = 'x' WHERE id = 17")
+    connection.close()
+    with open_index(folder) as index:
+        with pytest.raises(DamagedIndexError, match=f"codes of {count} items from id {first} on"):
+            index.search(items([3])[1], k=1)
+        with pytest.raises(DamagedIndexError, match="metadata of item 17"):
+            index.get(np.array([17]))
+        saved = [i for part in index.undamaged() for i in part.ids.tolist()]
+        stored = index.get(np.array([3]))
+    assert saved == [i for i in range(1100) if i != 17 and not first <= i < first + count]
+    np.testing.assert_array_equal(stored.codes, items([3])[1])
+    assert len(caplog.messages) == 2
+
+
 def test_an_index_that_was_cut_off_is_said_to_be_damaged(folder):
     file = folder / FILE
     whole = file.read_bytes()
@@ -154,6 +176,8 @@ def test_an_index_of_another_version_is_left_alone(folder):
 
 def test_what_orbithash_did_not_write_is_refused(tmp_path):
     with pytest.raises(InputError, match="there is no index"):
+        open_index(tmp_path / "none")
+    with pytest.raises(InputError, match="is no index, for it holds no"):
         open_index(tmp_path)
     with sqlite3.connect(tmp_path / FILE) as connection:
         connection.execute("CREATE TABLE t (a)")

@@ -40,6 +40,7 @@ def answers(
     index: Index,
     images: Sequence[str | Path] = (),
     *,
+    encoder: FeatureEncoder | ImageEncoder | None = None,
     like: Sequence[int] = (),
     k: int | None = None,
     radius: int | None = None,
@@ -48,10 +49,13 @@ def answers(
     """The nearest items of images, and of stored items by their ids.
 
     With a radius all items within it, at most `k`; without, the `k` nearest, 10 unless told. A
-    stored item is not an answer to itself. An index of features takes files of them, `.npz`.
+    stored item is not an answer to itself. An index of features takes files of them, `.npz`. The
+    index's own encoder is loaded, unless it is given.
     """
     stored = index.get(np.array(like, dtype=np.int64))
-    codes, names = encoded(encoder_of(index), images) if images else (stored.codes[:0], [])
+    codes, names = (
+        encoded(encoder or encoder_of(index), images) if images else (stored.codes[:0], [])
+    )
     names += [item.path or str(i) for i, item in zip(like, stored.metadata, strict=True)]
     queries = np.concatenate([codes, stored.codes])
     if radius is None:

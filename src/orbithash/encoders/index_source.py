@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Int64, UInt8
 
 from orbithash.data import ImageFiles, LabelledFeatures, Vectors
 from orbithash.encoders.encode_source import encode_source
 from orbithash.encoders.feature_encoder import FeatureEncoder
 from orbithash.encoders.fingerprint import size_and_time
 from orbithash.encoders.image_encoder import ImageEncoder
-from orbithash.errors import InputError
+from orbithash.errors import IdInUseError, InputError, StorageError
 from orbithash.index import Index, Metadata
 
 BATCH = 1024  # items that are encoded and then stored together
@@ -60,18 +61,36 @@ def index_source(
             rows=batch,
             progress=lambda done, _, start=start: progress(start + done, len(rows)),  # type: ignore[misc]
         )
-        stored = [items[row] for row in encoded.rows]
-        old = [known[item.path][0] for item in stored if item.path in known]
-        fresh = iter(range(next_id + new, next_id + new + len(stored)))
-        ids = [known[item.path][0] if item.path in known else next(fresh) for item in stored]
-        index.update(np.array(ids, dtype=np.int64), encoded.codes, stored)
-        changed, new = changed + len(old), new + len(stored) - len(old)
+        is_known = np.array([items[row].path in known for row in encoded.rows], dtype=bool)
+        first_id = next_id + new
+        new += store_new(index, first_id, encoded.codes[~is_known], items, encoded.rows[~is_known])
+        replaced = [items[row] for row in encoded.rows[is_known]]
+        ids = np.array([known[item.path][0] for item in replaced], dtype=np.int64)
+        index.update(ids, encoded.codes[is_known], replaced)
+        changed += len(replaced)
         unreadable |= encoded.unreadable
         progress(start + len(batch), len(rows))
     gone = {path: identifier for path, (identifier, _) in known.items() if path not in there}
     if prune and gone:
         index.remove(np.array(list(gone.values()), dtype=np.int64))
     return IndexReport(new, changed, len(items) - len(rows), gone, prune, unreadable)
+
+
+def store_new(
+    index: Index,
+    first_id: int,
+    codes: UInt8[np.ndarray, "n bytes"],
+    items: list[Metadata],
+    rows: Int64[np.ndarray, " n"],
+) -> int:
+    ids = np.arange(first_id, first_id + len(rows))
+    try:
+        index.add(ids, codes, [items[row] for row in rows])
+    except IdInUseError:
+        raise StorageError(
+            "another process is adding to this index; run this again when it is done"
+        ) from None
+    return len(ids)
 
 
 def is_new_or_changed(item: Metadata, known: dict[str, tuple[int, str]]) -> bool:

@@ -50,11 +50,5 @@ def check_radius(radius: int) -> None:
         raise InputError(f"radius={radius}; ask for 0 bits or more")
 
 
-def in_use(identifier: int) -> InputError:
-    return InputError(
-        f"id {identifier} is stored already; give another, or use update to replace what is there"
-    )
-
-
 def not_there(identifier: int) -> InputError:
     return InputError(f"there is no item with id {identifier}; ids are shown by search")

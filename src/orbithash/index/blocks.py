@@ -69,7 +69,7 @@ class Blocks:
         nothing = np.empty((len(ids), self._n_bytes), dtype=np.uint8)
         for first, _, part in self._parted(Block(np.sort(ids), nothing)):
             if first is not None:
-                block = self._read(first)
+                block = self.read(first)
                 staying = block.without(part.ids)
                 if len(staying.ids) < len(block.ids):
                     self._taken(first)
@@ -81,13 +81,43 @@ class Blocks:
         codes = np.empty((len(ids), self._n_bytes), dtype=np.uint8)
         at = 0
         for first, _, part in self._parted(Block(ids[order], codes)):
-            block = self._read(first) if first is not None else None
+            block = self.read(first) if first is not None else None
             places = order[at : at + len(part.ids)]
             at += len(part.ids)
             if block is None or not np.isin(part.ids, block.ids).all():
                 raise DamagedIndexError(self._folder, "some items have no codes")
             codes[places] = block.codes[np.searchsorted(block.ids, part.ids)]
         return codes
+
+    def check_absent(self, ids: Int64[np.ndarray, " n"]) -> None:
+        """Raise if there are codes of these ids, of which nothing else is there."""
+        nothing = np.empty((len(ids), self._n_bytes), dtype=np.uint8)
+        for first, _, part in self._parted(Block(ids, nothing)):
+            if first is not None and np.isin(part.ids, self.read(first).ids).any():
+                raise DamagedIndexError(self._folder, "some items have no metadata")
+
+    def firsts(self) -> Int64[np.ndarray, " blocks"]:
+        """The lowest id of each block, which names it."""
+        query = "SELECT first FROM blocks ORDER BY first"
+        return np.array([row[0] for row in self._connection.execute(query)], dtype=np.int64)
+
+    def read(self, first: int) -> Block:
+        """One block, by its lowest id; an error unless it is as it was written."""
+        query = "SELECT count, payload, checksum FROM blocks WHERE first = ?"
+        row = self._connection.execute(query, (first,)).fetchone()
+        if row is None:
+            raise DamagedIndexError(self._folder, f"the block of id {first} is missing")
+        count, payload, checksum = row
+        # Of a damaged row not even the types are certain.
+        typed = isinstance(payload, bytes) and isinstance(count, int)
+        whole = typed and len(payload) == count * (8 + self._n_bytes)
+        if not whole or self._checksum(payload) != checksum:
+            raise DamagedIndexError(
+                self._folder, f"the codes of {count} items from id {first} on are not as written"
+            )
+        ids = np.frombuffer(payload, dtype="<i8", count=count).astype(np.int64, copy=False)
+        codes = np.frombuffer(payload, dtype=np.uint8, offset=8 * count)
+        return Block(ids, codes.reshape(count, self._n_bytes))
 
     def table(self, old: CodeTable | None, old_versions: dict[int, int]) -> "LoadedTable":
         """All codes for search; what has not changed since `old` is taken from there."""
@@ -110,7 +140,7 @@ class Blocks:
                 ids[place] = old.ids[start : start + count]
                 words[:, place] = old.words[:, start : start + count]
             else:
-                block = self._read(first)
+                block = self.read(first)
                 if len(block.ids) != count:
                     raise DamagedIndexError(self._folder, f"the block of id {first} is not whole")
                 ids[place], words[:, place] = block.ids, as_words(block.codes)
@@ -120,8 +150,7 @@ class Blocks:
 
     def _parted(self, items: Block) -> Iterator[tuple[int | None, bool, Block]]:
         """The items by block: its first id, if there is one, and whether it is the last."""
-        query = "SELECT first FROM blocks ORDER BY first"
-        firsts = np.array([row[0] for row in self._connection.execute(query)], dtype=np.int64)
+        firsts = self.firsts()
         # What comes before all blocks goes into the first of them.
         numbers = np.maximum(np.searchsorted(firsts, items.ids, side="right") - 1, 0)
         bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(items.ids)]
@@ -132,25 +161,8 @@ class Blocks:
                 part = Block(items.ids[start:stop], items.codes[start:stop])
                 yield first, number >= len(firsts) - 1, part
 
-    def _read(self, first: int) -> Block:
-        query = "SELECT count, payload, checksum FROM blocks WHERE first = ?"
-        row = self._connection.execute(query, (first,)).fetchone()
-        if row is None:
-            raise DamagedIndexError(self._folder, f"the block of id {first} is missing")
-        count, payload, checksum = row
-        # Of a damaged row not even the types are certain.
-        typed = isinstance(payload, bytes) and isinstance(count, int)
-        whole = typed and len(payload) == count * (8 + self._n_bytes)
-        if not whole or self._checksum(payload) != checksum:
-            raise DamagedIndexError(
-                self._folder, f"the codes of {count} items from id {first} on are not as written"
-            )
-        ids = np.frombuffer(payload, dtype="<i8", count=count).astype(np.int64, copy=False)
-        codes = np.frombuffer(payload, dtype=np.uint8, offset=8 * count)
-        return Block(ids, codes.reshape(count, self._n_bytes))
-
     def _taken(self, first: int) -> Block:
-        block = self._read(first)
+        block = self.read(first)
         self._connection.execute("DELETE FROM blocks WHERE first = ?", (first,))
         return block
 

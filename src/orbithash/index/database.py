@@ -64,8 +64,10 @@ def create_database(folder: Path) -> None:
 def connect(folder: Path) -> sqlite3.Connection:
     """The database of an index, or an error that says why it cannot be used."""
     file = folder / FILE
-    if not file.is_file():
+    if not folder.exists():
         raise InputError(f"there is no index {folder}; make one with orbithash index")
+    if not file.is_file():
+        raise InputError(f"{folder} is no index, for it holds no {FILE}; give another name")
     with explained(folder):
         connection = sqlite3.connect(
             file, timeout=WAIT, isolation_level=None, check_same_thread=False

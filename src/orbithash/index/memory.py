@@ -7,12 +7,12 @@ import numpy as np
 from jaxtyping import Int64, UInt8
 
 from orbithash.codes import check_codes, check_n_bits
+from orbithash.errors import IdInUseError
 from orbithash.index.arguments import (
     check_k,
     check_radius,
     checked_ids,
     checked_items,
-    in_use,
     not_there,
 )
 from orbithash.index.base import Ball, IndexStats, Items, Metadata, Neighbours, Where
@@ -55,7 +55,7 @@ class MemoryIndex:
         ids = checked_items(ids, codes, metadata, n_bits=self.n_bits)
         there = self.table.positions(ids)[1]
         if there.any():
-            raise in_use(int(ids[there][0]))
+            raise IdInUseError(int(ids[there][0]))
         self.replace_table(self.table.with_items(ids, codes))
         self._remember(ids, metadata)
 

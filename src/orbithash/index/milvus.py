@@ -13,13 +13,12 @@ import numpy as np
 from jaxtyping import Int64
 
 from orbithash.codes import check_codes, check_n_bits, code_bytes
-from orbithash.errors import CodeLengthError, InputError, MissingExtraError
+from orbithash.errors import CodeLengthError, IdInUseError, InputError, MissingExtraError
 from orbithash.index.arguments import (
     check_k,
     check_radius,
     checked_ids,
     checked_items,
-    in_use,
     not_there,
 )
 from orbithash.index.base import Ball, IndexStats, Items, Metadata, Neighbours, Where
@@ -82,7 +81,7 @@ class MilvusIndex:
         """Store items under ids that are not in use yet."""
         ids = checked_items(ids, codes, metadata, n_bits=self.n_bits)
         if used := self._stored(ids):
-            raise in_use(next(i for i in ids.tolist() if i in used))
+            raise IdInUseError(next(i for i in ids.tolist() if i in used))
         self.update(ids, codes, metadata)
 
     def update(

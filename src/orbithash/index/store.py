@@ -5,6 +5,7 @@ model.safetensors   the encoder, under the name that a run gives it: orbithash.l
 """
 
 import hashlib
+import logging
 import os
 import shutil
 import sqlite3
@@ -19,13 +20,12 @@ import numpy as np
 from jaxtyping import Int64, UInt8
 
 from orbithash.codes import MAX_BITS, MIN_BITS, check_codes, check_n_bits
-from orbithash.errors import DamagedIndexError, InputError
+from orbithash.errors import DamagedIndexError, IdInUseError, InputError
 from orbithash.index.arguments import (
     check_k,
     check_radius,
     checked_ids,
     checked_items,
-    in_use,
     not_there,
 )
 from orbithash.index.base import Ball, IndexStats, Items, Metadata, Neighbours, Where
@@ -33,6 +33,8 @@ from orbithash.index.blocks import Blocks
 from orbithash.index.database import connect, create_database, reading, writing
 from orbithash.index.memory import MemoryIndex
 from orbithash.index.rows import Rows
+
+logger = logging.getLogger(__name__)
 
 ENCODER = "model.safetensors"
 NOTHING = Metadata()
@@ -129,7 +131,7 @@ class StoredIndex:
         ids = checked_items(ids, codes, metadata, n_bits=self.n_bits)
         with self._lock, writing(self._connection, self.folder):
             if used := self._rows.stored(ids):
-                raise in_use(used[0])
+                raise IdInUseError(used[0])
             self._insert(ids, codes, metadata)
 
     def update(
@@ -153,13 +155,10 @@ class StoredIndex:
     def get(self, ids: np.ndarray) -> Items:
         """These items, in the order asked for."""
         ids = checked_ids(ids)
-        with self._lock, reading(self._connection, self.folder):
-            metadata = []
-            for identifier, found in zip(ids.tolist(), self._rows.of(ids), strict=True):
-                if found is None:
-                    raise not_there(identifier)
-                metadata.append(found[1])
-            return Items(ids, self._blocks.get(ids), tuple(metadata))
+        items = self._present(ids)
+        if len(items) < len(ids):
+            raise not_there(int(np.setdiff1d(ids, items.ids)[0]))
+        return items
 
     def search(self, codes: np.ndarray, k: int, where: Where | None = None) -> Neighbours:
         """The k nearest items of each query; fewer columns when fewer are stored or admitted."""
@@ -180,11 +179,28 @@ class StoredIndex:
         return self._engine.within_among(codes, radius, admitted)
 
     def iterate(self, batch_size: int = 4096) -> Iterator[Items]:
-        """All items in the order of ids, some at a time, as they were when it began."""
+        """All items in the order of ids, some at a time; what is added meanwhile may be missed."""
         self._refresh(None)
         ids = self._engine.table.ids
         for start in range(0, len(ids), batch_size):
-            yield self.get(ids[start : start + batch_size])
+            yield self._present(ids[start : start + batch_size])
+
+    def undamaged(self) -> Iterator[Items]:
+        """All items of a damaged index that are as they were written; the others are logged."""
+        with self._lock, reading(self._connection, self.folder):
+            firsts = self._blocks.firsts()
+        for first in firsts.tolist():
+            try:
+                with self._lock, reading(self._connection, self.folder):
+                    ids = self._blocks.read(first).ids
+            except DamagedIndexError as error:
+                logger.warning("%s", error)
+                continue
+            for identifier in ids:
+                try:
+                    yield self._present(np.array([identifier]))
+                except DamagedIndexError as error:
+                    logger.warning("%s", error)
 
     def known(self, source: str) -> dict[str, tuple[int, str]]:
         """Id and stamp of everything that was indexed from a source, by path."""
@@ -219,6 +235,15 @@ class StoredIndex:
     def close(self) -> None:
         with self._lock:
             self._connection.close()
+
+    def _present(self, ids: Int64[np.ndarray, " n"]) -> Items:
+        """Those of the items that are there, in the order asked for."""
+        with self._lock, reading(self._connection, self.folder):
+            found = [pair for pair in self._rows.of(ids) if pair is not None]
+            there = np.array([identifier for identifier, _ in found], dtype=np.int64)
+            self._blocks.check_absent(np.setdiff1d(ids, there))
+            metadata = tuple(metadata for _, metadata in found)
+            return Items(there, self._blocks.get(there), metadata)
 
     def _insert(
         self,
