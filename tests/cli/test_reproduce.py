@@ -19,6 +19,12 @@ def features(tmp_path_factory):
     return write_clouds(tmp_path_factory.mktemp("features") / "clouds.npz")
 
 
+@pytest.fixture
+def no_figures(monkeypatch):
+    """Drawing takes seconds and has tests of its own."""
+    monkeypatch.setattr("orbithash.experiments.reproduce.table_figures", lambda *given: [])
+
+
 def command(features, out, *arguments, table="ablation", epochs=2):
     quick = ("--bits", "8", "--seeds", "2", "--epochs", str(epochs))
     given = ("--source", str(features), "--out", str(out))
@@ -48,6 +54,7 @@ def test_a_table_is_made_once(features, tmp_path, capsys):
     assert len(list(tmp_path.rglob("model.safetensors"))) == 6 * 2 + 4 * 2
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_killed_in_the_middle_the_same_command_gives_the_same_table(features, tmp_path):
     arguments = command(features, tmp_path / "killed", epochs=20)
     process = subprocess.Popen(
@@ -71,6 +78,7 @@ def test_killed_in_the_middle_the_same_command_gives_the_same_table(features, tm
     assert not list(tmp_path.rglob("*.unfinished"))
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_several_sources_make_a_wide_table(features, tmp_path):
     several = write_clouds(tmp_path / "voc2007_clouds.npz", many_labels=True)
     assert run(command(features, tmp_path, "--source", str(several), "--seeds", "1")) == 0
@@ -79,6 +87,7 @@ def test_several_sources_make_a_wide_table(features, tmp_path):
     assert "VOC2007, 8 bits" in (tmp_path / "ablation" / "table.md").read_text()
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_a_run_that_fails_is_named_and_the_rest_is_made(tmp_path, capsys):
     narrow = write_clouds(tmp_path / "narrow.npz", d=6)  # too few for eight bits of some hashers
     assert run([*command(narrow, tmp_path, "--seeds", "1", table="main")]) == 1
