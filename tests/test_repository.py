@@ -23,6 +23,8 @@ def test_the_lock_names_every_declared_dependency_and_no_torchvision():
     declared = itertools.chain(project["dependencies"], *extras)
     locked = locked_versions()
     for requirement in declared:
+        if requirement.startswith("orbithash["):  # our own extras
+            continue
         assert normalised(re.match(r"[A-Za-z0-9._-]+", requirement)[0]) in locked, requirement
     assert locked["torch"] == "2.13.0"
     assert "torchvision" not in locked

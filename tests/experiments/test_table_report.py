@@ -101,5 +101,5 @@ def test_settings_and_how_they_were_chosen_are_printed(page):
     assert "1/32 to 1/2 of the bits" in page
     assert "0.7654" in page
     assert page.count("as they stand") == 3
-    assert "<b>learning_rate</b> 0.003" in page
+    assert "<b>learning_rate</b> 0.01" in page
     assert "torch" in page

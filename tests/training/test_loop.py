@@ -25,7 +25,7 @@ def problem(seed: int = 0):
 
 def run(epochs: int = 30, **options):
     network, images, labels = problem()
-    settings = TrainingSettings(epochs=epochs, learning_rate=0.05)
+    settings = TrainingSettings(epochs=epochs, learning_rate=0.05, weight_decay=0.0)
     batches = ShuffledBatches(40, 10)
     history = train(
         network,

@@ -58,7 +58,9 @@ def deep_codes(
                 torch.from_numpy(labels),
                 batches,
             ),
-            TrainingSettings(epochs=settings.epochs, learning_rate=settings.learning_rate),
+            TrainingSettings(
+                epochs=settings.epochs, learning_rate=settings.learning_rate, weight_decay=0.1
+            ),
             after_epoch=after_epoch,
         )
         embeddings = embed(network, images)
