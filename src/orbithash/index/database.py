@@ -127,7 +127,7 @@ def explained(folder: Path) -> Iterator[None]:
         raise DamagedIndexError(folder, str(error)) from error
     except sqlite3.OperationalError as error:
         raise operational(error, folder) from error
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         raise DamagedIndexError(folder, str(error)) from error
     except UnicodeEncodeError as error:
         raise InputError(f"{error.object!r} is not valid text; rename the file") from error
