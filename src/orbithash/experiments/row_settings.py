@@ -42,7 +42,10 @@ def row_settings(results: Results) -> list[RowSettings]:
         for stage in stages:
             settings = stage["settings"] or {}
             own = {name: value for name, value in settings.items() if value != usual[name]}
-            for name, value in (stage["options"] | own).items():
+            options = dict(stage["options"])
+            if settings.get("reduction") is not None:
+                options.pop("reduction", None)  # the loss's default, which the settings replace
+            for name, value in (options | own).items():
                 values.setdefault(name, []).append(shown_value(value))
         if line.row.margin_of_bits is not None:
             values["margin"] = [f"{line.row.margin_of_bits:g} of the bits"]

@@ -1,0 +1,32 @@
+import pytest
+
+from orbithash.experiments.row_settings import row_settings, usual_settings
+from planned_runs import clouds_source
+from table_results import made_up_results
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory):
+    source = clouds_source(tmp_path_factory.mktemp("source"))
+    results = made_up_results([source], "claim")
+    return usual_settings(results), {row.row: row for row in row_settings(results)}
+
+
+def test_what_is_usual_is_said_once_and_rows_say_what_differs(settings):
+    usual, rows = settings
+    assert usual["learning_rate"] == 0.003
+    assert "learning_rate" not in rows["triplet"].settings
+    assert rows["order-aware-paper"].settings["learning_rate"] == "0.001"
+    assert rows["order-aware-paper"].settings["batch_norm"] == "no"
+
+
+def test_the_reduction_that_counts_is_shown(settings):
+    _, rows = settings
+    assert rows["order-aware"].settings["reduction"] == "active"
+    assert rows["order-aware-paper"].settings["reduction"] == "anchor"
+
+
+def test_two_stages_are_told_in_their_order(settings):
+    _, rows = settings
+    assert rows["hard-negative"].method == "triplet, then triplet-hard-negative"
+    assert rows["hard-negative"].settings["epochs"] == "1"  # half of two
