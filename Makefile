@@ -37,6 +37,9 @@ bench: .venv/all ## our claims of speed, each a ratio against a peer in the same
 docs: .venv/all ## build the documentation into build/site
 	.venv/bin/mkdocs build --strict --site-dir build/site
 
+results: .venv/core ## put the committed results into README and docs
+	.venv/bin/python -m orbithash.experiments.show_results README.md docs/results.md
+
 setup: .venv/all ## install everything: all extras, tools, what the benchmarks compare with
 
 lock: .venv/all ## write requirements.lock from what is installed now
@@ -62,4 +65,4 @@ clean: ## remove the environment and everything that was built
 	$(PIP) install -c requirements.lock -e '.[test,check,docs,bench]'
 	@touch $@ .venv/core .venv/test
 
-.PHONY: help demo test test-all check format bench docs setup lock clean
+.PHONY: help demo test test-all check format bench docs results setup lock clean
