@@ -130,10 +130,11 @@ def train_head(
     labels, rest, held_out = prepared.labels, prepared.rest, prepared.held_out
     inputs, targets = torch.from_numpy(features), torch.from_numpy(labels)
     looks = looks_at(data, data.split.train[rest], seed=seed)
+    view_arrays = () if data.views is None else (data.views.features, data.views.of)
     with seeded(seed):
         head = start_head(inputs[rest], n_bits, settings, init)
         made_with = run_settings(method, n_bits, settings, options, seed) | {
-            "features": digest_of_arrays(features, labels, looks.inputs.numpy()),
+            "features": digest_of_arrays(features, labels, *view_arrays),
             "init": None if init is None else digest_of_weights(head),
         }
 
