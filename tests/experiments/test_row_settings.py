@@ -1,6 +1,7 @@
 import pytest
 
 from orbithash.experiments.row_settings import row_settings, usual_settings
+from orbithash.training import PRESETS
 from planned_runs import clouds_source
 from table_results import made_up_results
 
@@ -14,10 +15,10 @@ def settings(tmp_path_factory):
 
 def test_what_is_usual_is_said_once_and_rows_say_what_differs(settings):
     usual, rows = settings
-    assert usual["learning_rate"] == 0.003
+    assert usual["learning_rate"] == PRESETS["default"].learning_rate
     assert "learning_rate" not in rows["triplet"].settings
     assert rows["order-aware-paper"].settings["learning_rate"] == "0.001"
-    assert rows["order-aware-paper"].settings["batch_norm"] == "no"
+    assert rows["order-aware-paper"].settings["hidden"] == "0"
 
 
 def test_the_reduction_that_counts_is_shown(settings):
