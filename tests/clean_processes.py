@@ -41,6 +41,7 @@ def together(n_processes: int) -> list[dict[str, str]]:
 
 def run_command(arguments: list[str], output: Path, environment: dict[str, str]) -> None:
     os.environ.update(environment)
+    multiprocessing.set_start_method(None, force=True)  # what a command has of itself
     with output.open("a", encoding="utf-8") as opened:
         os.dup2(opened.fileno(), 1)
         os.dup2(opened.fileno(), 2)

@@ -5,8 +5,10 @@ number of workers nor a stop in between changes anything. A file that cannot be 
 a related image, which keeps the batch's triplets.
 """
 
-import logging
+import multiprocessing
+import os
 import signal
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -24,8 +26,6 @@ from orbithash.errors import InputError, UnreadableImageError
 from orbithash.relevance import related
 from orbithash.training.batches import Batch, Batcher
 from orbithash.training.distributed import ALONE, Processes
-
-logger = logging.getLogger(__name__)
 
 BATCHES_AHEAD = 2  # of every worker
 
@@ -158,7 +158,7 @@ class ImageBatches:
                 collate_fn=unchanged,  # type: ignore[arg-type]
                 num_workers=self.n_workers,
                 prefetch_factor=BATCHES_AHEAD if self.n_workers else None,
-                worker_init_fn=leave_signals_to_the_parent,
+                worker_init_fn=depend_on_the_parent,
                 # Its own: a loader draws once when it starts, and would shift what dropout draws.
                 generator=torch.Generator(),
             )
@@ -183,7 +183,20 @@ def unchanged(pixels: Pixels) -> Pixels:
     return pixels
 
 
-def leave_signals_to_the_parent(worker: int) -> None:
-    """Ctrl-C reaches all processes of a terminal; the parent decides when its workers end."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def depend_on_the_parent(worker: int) -> None:
+    """Let the parent decide when its workers end, and end with it when it is killed.
+
+    Ctrl-C reaches all processes of a terminal, and the parent still wants its batch then. A worker
+    that is left alone would wait for ever to hand over what nobody takes.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=end_with_the_parent, daemon=True).start()
+
+
+def end_with_the_parent() -> None:
+    # The process that trains, even where a server has forked this one for it.
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
