@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from coloured_images import coloured, write_table
 from feature_files import write_clouds
-from image_files import class_folder
 from orbithash.cli import run
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -118,10 +118,15 @@ def test_wrong_arguments_give_one_line_and_exit_code_2(
     assert error.count("\n") == 1
 
 
-def test_images_need_frozen(tmp_path, capsys):
-    folder = class_folder(tmp_path / "images", {"a": 4, "b": 4})
-    assert run(command(folder, tmp_path / "out")) == 2
-    assert "add --frozen" in capsys.readouterr().err
+@pytest.mark.usefixtures("no_figures")
+def test_images_train_the_whole_network_unless_it_is_frozen(tmp_path, capsys):
+    table = write_table(coloured(tmp_path / "images"), tmp_path / "birds.csv")
+    asked = command(table, tmp_path, "--backbone", "small-cnn", "--seeds", "1", epochs=1)
+    assert run(asked) == 0
+    assert "Losses trained the whole network" in (tmp_path / "ablation" / "table.md").read_text()
+    assert "data:image/jpeg" in (tmp_path / "ablation" / "report.html").read_text()
+    assert run([*asked, "--frozen"]) == 2
+    assert "needs its weights" in capsys.readouterr().err
 
 
 def test_help_does_not_wait_for_torch():

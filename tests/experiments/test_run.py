@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 
 import orbithash
+from coloured_images import coloured, write_table
 from orbithash.encoders import read_record
 from orbithash.errors import InputError
 from orbithash.evaluation import evaluate_encoder
-from orbithash.experiments import run as run_module
+from orbithash.experiments import learn as learn_module
+from orbithash.experiments.learn import read_once
 from orbithash.experiments.run import execute, find_finished, run_folder, whole_run
-from orbithash.training import read_log
+from orbithash.experiments.sources import Network, prepare_sources
+from orbithash.training import Checkpoints, read_log
 from planned_runs import clouds_source, quick_runs
 
 
@@ -29,12 +32,42 @@ def test_a_run_is_kept_whole_and_not_repeated(source, tmp_path, monkeypatch):
     assert read_record(folder).method == "triplet"
     assert json.loads((folder / "identity.json").read_text()) == planned.identity()
     encoder = orbithash.load(folder)
-    data = run_module.read_once(source.file)
+    data = read_once(source.file)
     assert done.scores.map == pytest.approx(evaluate_encoder(encoder, data).map)
 
-    monkeypatch.setattr(run_module, "train_on_features", None)  # would fail if it were called
+    monkeypatch.setattr(learn_module, "train_on_features", None)  # would fail if it were called
     again = execute(planned, tmp_path)
     assert again.scores == done.scores
+
+
+def test_a_network_is_fine_tuned_and_goes_on_after_a_crash(tmp_path, monkeypatch):
+    images = coloured(tmp_path / "images")
+    images.file(int(images.split.query[1])).write_text("no image")
+    table = str(write_table(images, tmp_path / "birds.csv"))
+    network = Network("small-cnn", None)
+    (source,) = prepare_sources([table], tmp_path, network=network, frozen=False, hashers=False)
+    hard = next(
+        run for run in quick_runs(source, "selection", epochs=4) if run.row == "hard-negative"
+    )
+    monkeypatch.setattr(Checkpoints, "due", lambda self: True)
+
+    def crash(epoch):
+        if epoch.number == 3:
+            raise OSError("the power is gone")
+
+    with pytest.raises(OSError, match="power"):
+        execute(hard, tmp_path / "crashed", after_epoch=crash)
+    epochs = []
+    done = execute(hard, tmp_path / "crashed", after_epoch=epochs.append)
+    undisturbed = execute(hard, tmp_path / "whole")
+    assert done.scores == undisturbed.scores
+    assert [epoch.number for epoch in epochs] == [0, 1, 2, 3]
+    folders = [run_folder(hard, tmp_path / name) for name in ("crashed", "whole")]
+    assert len({(folder / "model.safetensors").read_bytes() for folder in folders}) == 1
+    assert [path.name for path in folders[0].parent.iterdir()] == [folders[0].name]
+    record = read_record(folders[0])
+    assert (record.backbone, record.source, record.init) == ("small-cnn", table, "triplet")
+    assert done.scores.queries == len(images.split.query) - 1
 
 
 def test_a_run_that_somebody_changed_is_named(source, tmp_path):
@@ -47,14 +80,14 @@ def test_a_run_that_somebody_changed_is_named(source, tmp_path):
 
 def test_a_second_stage_goes_on_where_the_first_ended(source, tmp_path, monkeypatch):
     starts = []
-    train = run_module.train_on_features
+    train = learn_module.train_on_features
 
     def watched(*arguments, init, **options):
         trained = train(*arguments, init=init, **options)
         starts.append((init, trained.encoder))
         return trained
 
-    monkeypatch.setattr(run_module, "train_on_features", watched)
+    monkeypatch.setattr(learn_module, "train_on_features", watched)
     hard = next(run for run in quick_runs(source, "selection") if run.row == "hard-negative")
     execute(hard, tmp_path)
     (nothing, plain), (start, _) = starts

@@ -6,14 +6,14 @@ from feature_files import write_clouds
 from image_files import cub_folder
 from orbithash.errors import InputError
 from orbithash.experiments import sources
-from orbithash.experiments.sources import Extractor, prepare_sources
+from orbithash.experiments.sources import Network, prepare_sources
 from orbithash.networks import PhotoBackbone, View
 
-NO_NETWORK = Extractor("googlenet", None)
+NO_NETWORK = Network("googlenet", None)
 
 
 def prepare(tmp_path, *given, frozen=False):
-    return prepare_sources(list(given), tmp_path, frozen=frozen, extractor=NO_NETWORK)
+    return prepare_sources(list(given), tmp_path, network=NO_NETWORK, frozen=frozen)
 
 
 def test_a_source_is_called_as_its_file_or_as_it_is_given(tmp_path):
@@ -49,18 +49,34 @@ def test_the_digest_is_of_what_decides_scores(tmp_path):
 
 def test_images_become_features_once(tmp_path, monkeypatch):
     birds = f"cub200_2011:{cub_folder(tmp_path / 'birds')}"
-    with pytest.raises(InputError, match="add --frozen"):
-        prepare(tmp_path, birds)
-    with pytest.raises(InputError, match="needs its weights"):
-        prepare(tmp_path, birds, frozen=True)
+    for frozen in (True, False):
+        with pytest.raises(InputError, match="needs its weights"):
+            prepare(tmp_path, birds, frozen=frozen)
 
     network = TinyBackbone()
-    monkeypatch.setattr(sources, "load_photo_backbone", lambda name, weights: network)
+    monkeypatch.setattr(
+        sources, "load_photo_backbone", lambda name, weights, to_train=False: network
+    )
     (first,) = prepare(tmp_path, birds, frozen=True)
     written = first.file.stat().st_mtime_ns
     assert (first.name, first.sizes) == ("cub200_2011", {"train": 6, "query": 6, "database": 6})
     assert prepare(tmp_path, birds, frozen=True) == [first]
     assert first.file.stat().st_mtime_ns == written
+
+
+def test_a_network_that_is_trained_whole_needs_features_only_for_hashers(tmp_path, monkeypatch):
+    birds = f"cub200_2011:{cub_folder(tmp_path / 'birds')}"
+    monkeypatch.setattr(
+        sources, "load_photo_backbone", lambda name, weights, to_train=False: TinyBackbone()
+    )
+    options = {"network": NO_NETWORK, "frozen": False}
+    (alone,) = prepare_sources([birds], tmp_path, hashers=False, **options)
+    assert alone.file is None
+    assert not (tmp_path / "features").exists()
+    (both,) = prepare_sources([birds], tmp_path, hashers=True, **options)
+    assert both.file.exists()
+    assert both.fine_tuning == alone.fine_tuning
+    assert both.sizes == alone.sizes
 
 
 class TinyBackbone(PhotoBackbone):

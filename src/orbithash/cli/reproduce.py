@@ -44,14 +44,21 @@ def reproduce(
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of every method, from seeds 0, 1, …")] = 5,
     frozen: Annotated[
-        bool, typer.Option("--frozen", help="On images: train on a fixed backbone's features.")
+        bool,
+        typer.Option(
+            "--frozen",
+            help="On images: train heads on features (minutes), not the whole network (hours).",
+        ),
     ] = False,
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Passes over the training rows, for every loss.")
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Runs at once, sharing the cores.")] = 1,
     backbone: Annotated[
-        str, typer.Option(help="Network that describes images; see: orbithash list.")
+        str,
+        typer.Option(
+            help="Network that is trained on images or describes them; see: orbithash list."
+        ),
     ] = "googlenet",
     weights: Annotated[
         Path | None, typer.Option(help="The network's weights, a safetensors file.")
@@ -70,15 +77,22 @@ def reproduce(
     from orbithash.experiments.reproduce import make_plan
     from orbithash.experiments.reproduce import reproduce as make_tables
     from orbithash.experiments.run import find_finished
-    from orbithash.experiments.sources import Extractor, prepare_sources
+    from orbithash.experiments.sources import Network, prepare_sources
     from orbithash.experiments.time_left import TimeLeft
+    from orbithash.hashers import HASHERS
 
     declared = [read_table(name) for name in dict.fromkeys(tables)]
     make_folder(out)
     console = Console()
-    extractor = Extractor(backbone, weights, n_views=views)
     with extraction_progress(console) as report:
-        sources = prepare_sources(source, out, frozen=frozen, extractor=extractor, progress=report)
+        sources = prepare_sources(
+            source,
+            out,
+            network=Network(backbone, weights, n_views=views),
+            frozen=frozen,
+            hashers=any(line.row.method in HASHERS for table in declared for line in table.lines),
+            progress=report,
+        )
     plan = make_plan(declared, sources, bits=lengths, n_seeds=seeds, epochs=epochs)
     runs = plan.runs()
     time_left = TimeLeft(runs, jobs=jobs)

@@ -1,17 +1,18 @@
 """Scores of an encoder on a split, and MAP alone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from orbithash.evaluation.evaluate import evaluate_codes
+from orbithash.evaluation.evaluate import PRECISION_AT, evaluate_codes
 from orbithash.metrics.scores import Scores
 
 if TYPE_CHECKING:  # scoring codes must not load torch
     from orbithash.data import ImageFiles, LabelledFeatures
     from orbithash.encoders import FeatureEncoder, ImageEncoder
+    from orbithash.encoders.encode_source import EncodedRows
 
 
 def evaluate_encoder(
@@ -21,10 +22,32 @@ def evaluate_encoder(
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Scores:
     """Every query of the split against its whole database; what cannot be read is left out."""
+    return evaluate_rows(
+        encode_split(encoder, data, progress=progress), data, n_bits=encoder.n_bits
+    )
+
+
+def encode_split(
+    encoder: "FeatureEncoder | ImageEncoder",
+    data: "ImageFiles | LabelledFeatures",
+    *,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> "EncodedRows":
+    """The codes of the split's queries and database, each row once."""
     from orbithash.encoders.encode_source import encode_source  # loads torch
 
     needed = np.union1d(data.split.query, data.split.database)
-    encoded = encode_source(encoder, data, rows=needed, progress=progress)
+    return encode_source(encoder, data, rows=needed, progress=progress)
+
+
+def evaluate_rows(
+    encoded: "EncodedRows",
+    data: "ImageFiles | LabelledFeatures",
+    *,
+    n_bits: int,
+    precision_at: Sequence[int] = PRECISION_AT,
+) -> Scores:
+    """Score codes of rows of the data: every query of the split against its whole database."""
     asking, answering = (
         np.isin(encoded.rows, part) for part in (data.split.query, data.split.database)
     )
@@ -34,7 +57,8 @@ def evaluate_encoder(
         encoded.codes[answering],
         labels[asking],
         labels[answering],
-        n_bits=encoder.n_bits,
+        n_bits=n_bits,
+        precision_at=precision_at,
     )
 
 

@@ -40,6 +40,9 @@ TIES = (*BY_HISTOGRAM, "stable")
 CHUNK = 1 << 21  # numbers that a chunk of queries may need; its size changes no score
 
 
+PRECISION_AT = (1, 10, 100, 1000)
+
+
 def evaluate_codes(
     query_codes: ArrayLike,
     database_codes: ArrayLike,
@@ -49,7 +52,7 @@ def evaluate_codes(
     n_bits: int,
     ties: str = "expected",
     map_at: Sequence[int] = (),
-    precision_at: Sequence[int] = (1, 10, 100, 1000),
+    precision_at: Sequence[int] = PRECISION_AT,
 ) -> Scores:
     """Rank the database by Hamming distance for each query, and score the ranking.
 

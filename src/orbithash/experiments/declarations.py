@@ -23,6 +23,7 @@ class Row:
     published: str | None = None
     preset: str = "default"
     settings: Mapping[str, Any] = field(default_factory=dict)
+    fine_tuning: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     margin_of_bits: float | None = None
     after: str | None = None

@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int64
 
-from orbithash.data import ImageFiles, LabelledFeatures
-from orbithash.encoders import FeatureEncoder, load
+from orbithash.experiments.learn import Data, open_data
 from orbithash.experiments.plan import Run
-from orbithash.experiments.run import read_once, run_folder
+from orbithash.experiments.run import CODES, run_folder
 from orbithash.experiments.sources import Source
 from orbithash.experiments.table import Results
 from orbithash.experiments.thumbnails import thumbnails_of
@@ -61,7 +60,10 @@ def find_examples(results: Results, runs: Sequence[Run], out: Path) -> list[Exam
     first: dict[tuple[str, str], Path] = {}
     for run in runs:
         folder = run_folder(run, out)
-        if run.n_bits == n_bits and folder.is_dir():
+        # Where networks are trained on images, hashers have the rows of features, which are
+        # others if an image could not be read.
+        comparable = run.is_fine_tuned == (run.source.fine_tuning is not None)
+        if run.n_bits == n_bits and comparable and folder.is_dir():
             first.setdefault((run.source.name, run.row), folder)
     return [
         examples_of(
@@ -79,16 +81,14 @@ def find_examples(results: Results, runs: Sequence[Run], out: Path) -> list[Exam
 
 def examples_of(source: Source, n_bits: int, folders: Mapping[str, Path]) -> Examples:
     """The same queries answered by the run in each of the folders."""
-    data = read_once(source.file)
+    data = open_data(source, fine_tuned=source.fine_tuning is not None)
     # Spread evenly over the queries: nobody picks them.
     among = len(data.split.query)
     places = np.unique(np.linspace(0, among - 1, min(QUERIES, among)).round().astype(np.int64))
     asking = data.split.query[places]
     answers: list[list[Answer]] = [[] for _ in asking]
     for shown, folder in folders.items():
-        encoder = load(folder)
-        assert isinstance(encoder, FeatureEncoder)
-        for place, found in enumerate(search(encoder, data, asking)):
+        for place, found in enumerate(search(folder / CODES, n_bits, data, asking)):
             answers[place].append(Answer(shown, found))
     queries = tuple(
         Example(row, label_of(data, row), tuple(of_query))
@@ -101,26 +101,30 @@ def examples_of(source: Source, n_bits: int, folders: Mapping[str, Path]) -> Exa
 
 
 def search(
-    encoder: FeatureEncoder, data: LabelledFeatures, asking: Int64[np.ndarray, " queries"]
+    codes: Path, n_bits: int, data: Data, asking: Int64[np.ndarray, " queries"]
 ) -> list[tuple[Found, ...]]:
-    """The nearest of the database to each of these rows."""
-    engine = ENGINES["exact"](encoder.n_bits)
-    engine.add(data.split.database, encoder.encode(data.features[data.split.database]))
-    neighbours = engine.search(encoder.encode(data.features[asking]), FOUND)
+    """The nearest of the database to each of these rows, by the codes that a run kept."""
+    with np.load(codes, allow_pickle=False) as kept:
+        rows, packed = kept["ids"], kept["codes"]
+    engine = ENGINES["exact"](n_bits)
+    answering = np.isin(rows, data.split.database)
+    engine.add(rows[answering], packed[answering])
     results = []
-    for row, ids, distances in zip(asking, neighbours.ids, neighbours.distances, strict=True):
+    for row in asking:
+        nearest = engine.search(packed[rows == row], FOUND)  # of none, if it could not be read
+        ids = nearest.ids.ravel()
         is_related = related(data.labels[[row]], data.labels[ids])[0]
-        items = zip(ids.tolist(), is_related.tolist(), distances.tolist(), strict=True)
+        items = zip(ids.tolist(), is_related.tolist(), nearest.distances.ravel(), strict=True)
         results.append(
             tuple(
-                Found(item, label_of(data, item), answers, distance)
+                Found(item, label_of(data, item), answers, int(distance))
                 for item, answers, distance in items
             )
         )
     return results
 
 
-def label_of(data: LabelledFeatures | ImageFiles, row: int) -> str:
+def label_of(data: Data, row: int) -> str:
     """The names of what is on an image, or the numbers of its labels."""
     labels = data.labels[row]
     numbers = np.flatnonzero(labels) if data.labels.ndim == 2 else [labels]

@@ -30,12 +30,23 @@ def how_to_read(results: Results) -> str:
     n = len(results.seeds)
     seeds = f"mean ± standard deviation over {n} seeds" if n > 1 else "one seed"
     text = f"Expected MAP over the order of ties, {seeds}; the highest of a column in bold."
+    text += f" {trained_how(results)}"
     if any(cell.printed is not None for cell in results.cells.values()):
         text += " Beneath it what the paper prints, for networks fine-tuned as a whole, and in"
         text += " brackets by how much ours differs."
     if not all(line.in_paper for line in results.table.lines):
         text += " Rows in italics are not in the paper."
     return text
+
+
+def trained_how(results: Results) -> str:
+    """What losses trained: heads, whole networks, or one here and the other there."""
+    whole = [source.shown for source in results.sources if source.fine_tuning is not None]
+    if not whole:
+        return "Losses trained a head on fixed features."
+    if len(whole) == len(results.sources):
+        return "Losses trained the whole network on images."
+    return f"Losses trained the whole network on {', '.join(whole)}, else a head on fixed features."
 
 
 def map_table(results: Results) -> str:

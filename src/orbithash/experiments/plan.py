@@ -14,7 +14,7 @@ from orbithash.experiments.declarations import Row, Table, read_rows
 from orbithash.experiments.sources import Source
 from orbithash.hashers import HASHERS
 from orbithash.losses import LOSSES
-from orbithash.training import PRESETS, TrainingSettings
+from orbithash.training import IMAGE_PRESETS, PRESETS, TrainingSettings
 from orbithash.training.methods import check_method, make_hasher, make_loss
 
 
@@ -39,13 +39,21 @@ class Run:
     stages: tuple[Stage, ...]
 
     @property
+    def is_fine_tuned(self) -> bool:
+        """Whether the whole network is trained, and not a head or a hasher on its features."""
+        return self.source.fine_tuning is not None and self.stages[0].settings is not None
+
+    @property
     def key(self) -> tuple[str, str, int, int]:
         return (self.source.name, self.row, self.n_bits, self.seed)
 
     def identity(self) -> dict[str, Any]:
         """All that decides the outcome: runs of equal identity need not be repeated."""
+        digest = self.source.digest
+        if self.is_fine_tuned and self.source.fine_tuning is not None:
+            digest = self.source.fine_tuning.digest
         return {
-            "data": self.source.digest,
+            "data": digest,
             "n_bits": self.n_bits,
             "seed": self.seed,
             "stages": [described(stage) for stage in self.stages],
@@ -83,9 +91,12 @@ def plan_runs(
     for n_bits in lengths:
         check_n_bits(n_bits)
     stages = {
-        (line.row.name, n_bits): row_stages(line.row, n_bits, epochs=epochs)
+        (line.row.name, n_bits, fine_tuned): row_stages(
+            line.row, n_bits, epochs=epochs, fine_tuned=fine_tuned
+        )
         for line in table.lines
         for n_bits in lengths
+        for fine_tuned in {source.fine_tuning is not None for source in sources}
     }
     return [
         Run(
@@ -94,7 +105,7 @@ def plan_runs(
             n_bits=n_bits,
             seed=seed,
             preset=line.row.preset,
-            stages=stages[line.row.name, n_bits],
+            stages=stages[line.row.name, n_bits, source.fine_tuning is not None],
         )
         for seed in seeds
         for source in sources
@@ -108,12 +119,14 @@ def without_repeats(runs: Iterable[Run]) -> list[Run]:
     return sorted({run.key: run for run in runs}.values(), key=lambda run: run.seed)
 
 
-def row_stages(row: Row, n_bits: int, *, epochs: int | None) -> tuple[Stage, ...]:
+def row_stages(
+    row: Row, n_bits: int, *, epochs: int | None, fine_tuned: bool = False
+) -> tuple[Stage, ...]:
     """How a row is trained at a code length, checked before anything runs."""
-    last = row_stage(row, n_bits, epochs=epochs)
+    last = row_stage(row, n_bits, epochs=epochs, fine_tuned=fine_tuned)
     if row.after is None:
         return (last,)
-    first = row_stage(read_rows()[row.after], n_bits, epochs=epochs)
+    first = row_stage(read_rows()[row.after], n_bits, epochs=epochs, fine_tuned=fine_tuned)
     if last.settings is None or first.settings is None:
         raise InputError(f"row {row.name} goes on from {row.after}; only losses can")
     # The same number of epochs as every other row: half for each of the two.
@@ -128,7 +141,7 @@ def row_stages(row: Row, n_bits: int, *, epochs: int | None) -> tuple[Stage, ...
     )
 
 
-def row_stage(row: Row, n_bits: int, *, epochs: int | None) -> Stage:
+def row_stage(row: Row, n_bits: int, *, epochs: int | None, fine_tuned: bool) -> Stage:
     check_method(row.method)
     options = dict(row.options)
     if row.margin_of_bits is not None:
@@ -136,8 +149,10 @@ def row_stage(row: Row, n_bits: int, *, epochs: int | None) -> Stage:
     if row.method in HASHERS:
         make_hasher(row.method, options, n_bits=n_bits, seed=0)
         return Stage(row.method, options, None)
-    changes = dict(row.settings) if epochs is None else {**row.settings, "epochs": epochs}
-    settings = replace(PRESETS[row.preset], **changes)
+    changes = dict(row.fine_tuning if fine_tuned else row.settings)
+    if epochs is not None:
+        changes["epochs"] = epochs
+    settings = replace((IMAGE_PRESETS if fine_tuned else PRESETS)[row.preset], **changes)
     make_loss(row.method, options, n_bits=n_bits, n_classes=2, seed=0, reduction=settings.reduction)
     return Stage(row.method, options, settings)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from orbithash.errors import InputError
 from orbithash.experiments.declarations import Line, Row, Table
-from orbithash.experiments.sources import Source
+from orbithash.experiments.sources import FineTuning, Network, Source
 from orbithash.experiments.statistics import PairedTest, Summary
 from orbithash.experiments.table import Cell, Column, Results
 
@@ -58,7 +58,8 @@ def as_line(row: Mapping[str, Any]) -> Line:
 def as_source(source: Mapping[str, Any]) -> Source:
     """A source that is known by name alone."""
     sizes = {part: source[part] for part in ("train", "query", "database")}
-    return Source(source["name"], Path(), "", sizes)
+    network = FineTuning("", Network("", None), "") if source["fine_tuned"] else None
+    return Source(source["name"], None, "", sizes, fine_tuning=network)
 
 
 def as_cell(cell: Mapping[str, Any]) -> Cell:

@@ -3,6 +3,7 @@
 model.safetensors, run.json, log.jsonl, scores.json    as `orbithash train` writes them
 identity.json      all that decides the outcome
 evaluation.json    the scores of the queries in the database
+codes.npz          what was scored: the codes of queries and database, by row
 """
 
 import json
@@ -10,23 +11,23 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from orbithash.data import LabelledFeatures, read_features
-from orbithash.encoders import FeatureEncoder, RunRecord, write_run
+import numpy as np
+
+from orbithash.encoders import RunRecord, write_run
 from orbithash.encoders.run_folder import LOG, SCORES, versions
 from orbithash.errors import InputError
-from orbithash.evaluation import Scores, evaluate_codes, mean_average_precision
+from orbithash.evaluation import Scores, encode_split, evaluate_rows
+from orbithash.experiments.learn import learn, open_data
 from orbithash.experiments.plan import Run
-from orbithash.training import PRESETS, Epoch, Trained, log_to, train_on_features
+from orbithash.training import Epoch, log_to
 
 RUNS = "runs"
-IDENTITY, EVALUATION = "identity.json", "evaluation.json"
+IDENTITY, EVALUATION, CODES = "identity.json", "evaluation.json", "codes.npz"
 PRECISION_AT = (1, 2, 5, 10, 20, 50, *range(100, 1001, 100))
-
-read_once = lru_cache(maxsize=4)(read_features)  # for the many runs on the same features
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,68 +64,40 @@ def execute(
     done = find_finished(run, out)
     if done is not None:
         return done
-    data = read_once(run.source.file)
-    with whole_run(run_folder(run, out)) as folder:
-        trained = learn(run, data, log=log_to(folder / LOG), after_epoch=after_epoch)
-        scores = score(trained.encoder, data)
-        write_run(folder, trained.encoder, record(run), trained.outcome())
-        (folder / IDENTITY).write_text(
+    data = open_data(run.source, fine_tuned=run.is_fine_tuned)
+    folder = run_folder(run, out)
+    checkpoints = folder.with_name(f".{folder.name}.checkpoints")
+    with whole_run(folder) as workplace:
+        trained = learn(
+            run,
+            data,
+            checkpoints=checkpoints,
+            log=log_to(workplace / LOG),
+            after_epoch=after_epoch,
+        )
+        # Queries are asked here, at the end; nothing is chosen by it.
+        encoded = encode_split(trained.encoder, data)
+        scores = evaluate_rows(encoded, data, n_bits=run.n_bits, precision_at=PRECISION_AT)
+        write_run(workplace, trained.encoder, record(run), trained.outcome())
+        (workplace / IDENTITY).write_text(
             json.dumps(run.identity(), indent=2) + "\n", encoding="utf-8"
         )
-        (folder / EVALUATION).write_text(scores.to_json() + "\n", encoding="utf-8")
+        (workplace / EVALUATION).write_text(scores.to_json() + "\n", encoding="utf-8")
+        np.savez(workplace / CODES, ids=encoded.rows, codes=encoded.codes)
+    shutil.rmtree(checkpoints, ignore_errors=True)
     return Finished(scores, trained.seconds)
-
-
-def learn(
-    run: Run,
-    data: LabelledFeatures,
-    *,
-    log: Callable[[Epoch], None],
-    after_epoch: Callable[[Epoch], None],
-) -> Trained[FeatureEncoder]:
-    """The stages one after another, as one training: epochs are numbered through."""
-    encoder: FeatureEncoder | None = None
-    history: list[Epoch] = []
-    seconds = 0.0
-
-    def tell(epoch: Epoch) -> None:
-        history.append(replace(epoch, number=len(history)))
-        log(history[-1])
-        after_epoch(history[-1])
-
-    for stage in run.stages:
-        trained = train_on_features(
-            data,
-            stage.method,
-            run.n_bits,
-            stage.settings or PRESETS[run.preset],
-            score=mean_average_precision,
-            options=stage.options,
-            init=encoder,
-            seed=run.seed,
-            after_epoch=tell,
-        )
-        encoder, seconds = trained.encoder, seconds + trained.seconds
-    # Only the last stage's epochs could be kept.
-    last = history[len(history) - len(trained.history) :]
-    return replace(trained, history=tuple(last), seconds=seconds)
-
-
-def score(encoder: FeatureEncoder, data: LabelledFeatures) -> Scores:
-    """Every query against the whole database; nothing is chosen by it."""
-    asking, answering = data.split.query, data.split.database
-    return evaluate_codes(
-        encoder.encode(data.features[asking]),
-        encoder.encode(data.features[answering]),
-        data.labels[asking],
-        data.labels[answering],
-        n_bits=encoder.n_bits,
-        precision_at=PRECISION_AT,
-    )
 
 
 def record(run: Run) -> RunRecord:
     last = run.stages[-1]
+    source: dict[str, Any] = {"source": str(run.source.file)}
+    if run.is_fine_tuned and (fine_tuning := run.source.fine_tuning):
+        weights = fine_tuning.network.weights
+        source = {
+            "source": fine_tuning.place,
+            "backbone": fine_tuning.network.backbone,
+            "weights": None if weights is None else str(weights),
+        }
     return RunRecord(
         method=last.method,
         n_bits=run.n_bits,
@@ -132,9 +105,9 @@ def record(run: Run) -> RunRecord:
         preset=run.preset,
         settings=asdict(last.settings) if last.settings else {},
         options=last.options,
-        source=str(run.source.file),
         init=" then ".join(stage.method for stage in run.stages[:-1]) or None,
         versions=versions(),
+        **source,
     )
 
 

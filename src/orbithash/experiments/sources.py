@@ -1,8 +1,9 @@
-"""What a table is made on: features with a name, read from a file or extracted from images."""
+"""What a table is made on: features, from a file or extracted from images, or the images."""
 
+import hashlib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orbithash.data import (
@@ -14,23 +15,43 @@ from orbithash.data import (
     read_features,
 )
 from orbithash.encoders.extract import extract_features
-from orbithash.encoders.fingerprint import digest_of_arrays
+from orbithash.encoders.fingerprint import digest_of_arrays, digest_of_images, digest_of_weights
 from orbithash.errors import InputError
 from orbithash.experiments.published import Dataset, published_dataset
 from orbithash.networks import load_photo_backbone
+from orbithash.training import seeded
 
 Progress = Callable[[str, int, int], None]  # a source's name, its images done, and in all
 
 
 @dataclass(frozen=True)
+class Network:
+    """Which network sees the images of a source, and the weights it begins with."""
+
+    backbone: str
+    weights: Path | None
+    n_views: int = 0  # described of each training image, besides the one by which it is encoded
+
+
+@dataclass(frozen=True)
+class FineTuning:
+    """Images on which a network is trained whole."""
+
+    place: str  # as `open_source` reads it
+    network: Network
+    digest: str  # of images, labels, split and the weights at the start
+
+
+@dataclass(frozen=True)
 class Source:
-    """Features with labels and split, under the name that tables and folders have for them."""
+    """Images with labels and split, under the name that tables and folders have for them."""
 
     name: str
-    file: Path
+    file: Path | None  # of their features, unless nothing is trained on these
     digest: str  # of features, labels and split: equal digests mean equal data
     sizes: dict[str, int]  # how many rows train, ask and answer
     images: Path | None = None  # where the images are that were described
+    fine_tuning: FineTuning | None = None  # what losses train on; None: on the features
 
     @property
     def dataset(self) -> Dataset | None:
@@ -42,64 +63,77 @@ class Source:
         return self.dataset.shown if self.dataset else self.name
 
 
-@dataclass(frozen=True)
-class Extractor:
-    """Which network describes the images of a source."""
-
-    backbone: str
-    weights: Path | None
-    n_views: int = 0  # of each training image, besides the one by which it is encoded
-
-
 def prepare_sources(
     given: list[str],
     out: Path,
     *,
+    network: Network,
     frozen: bool,
-    extractor: Extractor,
+    hashers: bool = True,
     progress: Progress = lambda name, done, total: None,
 ) -> list[Source]:
-    """Open every source; those of images become features in `out`, once."""
+    """Open every source; images become features in `out`, once, where these are needed.
+
+    Frozen, everything is trained on features; if not, losses train the whole network on images,
+    and only `hashers` are fitted to features.
+    """
     named = [split_name(text) for text in given]
     names = [name for name, _ in named]
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"two sources are called {name!r}; name them apart: --source NAME=…")
     return [
-        prepare(name, place, out, frozen=frozen, extractor=extractor, progress=progress)
+        prepare(name, place, out, network, frozen=frozen, hashers=hashers, progress=progress)
         for name, place in named
     ]
 
 
 def prepare(
-    name: str, place: str, out: Path, *, frozen: bool, extractor: Extractor, progress: Progress
+    name: str,
+    place: str,
+    out: Path,
+    network: Network,
+    *,
+    frozen: bool,
+    hashers: bool,
+    progress: Progress,
 ) -> Source:
     opened = open_source(place)
     if isinstance(opened, LabelledFeatures):
         return as_source(name, Path(place), opened)
     if isinstance(opened, LabelledImages):
         raise InputError(f"{place} has no image files; give a folder, a .csv, an .npz or a dataset")
-    if not frozen:
-        raise InputError(
-            f"{place} holds images, and training through the network is not there yet; "
-            "add --frozen to train heads on its features"
-        )
-    file = features_of_images(name, opened, out, extractor, progress)
-    return as_source(name, file, read_features(file), images=opened.root)
+    if frozen:
+        file = features_of_images(name, opened, out, network, progress)
+        return as_source(name, file, read_features(file), images=opened.root)
+    fine_tuning = FineTuning(place, network, digest_for_fine_tuning(opened, network))
+    if not hashers:
+        return Source(name, None, "", sizes_of(opened), opened.root, fine_tuning)
+    # Hashers are fitted to one view of every image.
+    file = features_of_images(name, opened, out, replace(network, n_views=0), progress)
+    described = as_source(name, file, read_features(file), images=opened.root)
+    return replace(described, fine_tuning=fine_tuning)
+
+
+def digest_for_fine_tuning(images: ImageFiles, network: Network) -> str:
+    with seeded(0):  # what begins from scratch
+        start = load_photo_backbone(network.backbone, network.weights, to_train=True)
+    text = f"{digest_of_images(images)} {network.backbone} {digest_of_weights(start)}"
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def features_of_images(
-    name: str, images: ImageFiles, out: Path, extractor: Extractor, progress: Progress
+    name: str, images: ImageFiles, out: Path, network: Network, progress: Progress
 ) -> Path:
     """The file in `out` with the features of these images; computed only if not there."""
-    backbone = load_photo_backbone(extractor.backbone, extractor.weights)
+    backbone = load_photo_backbone(network.backbone, network.weights)
     file = out / "features" / f"{name}.npz"
     file.parent.mkdir(parents=True, exist_ok=True)
     extract_features(
         images,
         backbone,
         file,
-        n_views=extractor.n_views,
+        n_views=network.n_views,
         progress=lambda done, total: progress(name, done, total),
     )
     return file
@@ -130,5 +164,8 @@ def as_source(
     digest = digest_of_arrays(
         data.features, data.labels, split.train, split.query, split.database, *views
     )
-    sizes = {part: len(getattr(split, part)) for part in ("train", "query", "database")}
-    return Source(name, file, digest, sizes, images)
+    return Source(name, file, digest, sizes_of(data), images)
+
+
+def sizes_of(data: LabelledFeatures | ImageFiles) -> dict[str, int]:
+    return {part: len(getattr(data.split, part)) for part in ("train", "query", "database")}

@@ -178,7 +178,11 @@ def to_json(results: Results) -> str:
             "seeds": results.seeds,
             "settings_chosen": choices.about,
             "sources": [
-                {"name": source.name, "paper": source.dataset.key if source.dataset else None}
+                {
+                    "name": source.name,
+                    "paper": source.dataset.key if source.dataset else None,
+                    "fine_tuned": source.fine_tuning is not None,
+                }
                 | source.sizes
                 for source in results.sources
             ],

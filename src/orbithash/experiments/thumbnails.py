@@ -15,9 +15,12 @@ from orbithash.experiments.sources import Source
 SIDE = 72  # pixels; a report holds some hundreds, of about 2 kB each
 
 
-def thumbnails_of(source: Source, data: LabelledFeatures, rows: Iterable[int]) -> dict[int, str]:
+def thumbnails_of(
+    source: Source, data: LabelledFeatures | ImageFiles, rows: Iterable[int]
+) -> dict[int, str]:
     """Data URIs by row; rows whose image is not found or cannot be read have none."""
-    places = [place for place in (source.images, source.file.parent, Path()) if place is not None]
+    beside = source.file.parent if source.file else None
+    places = [place for place in (source.images, beside, Path()) if place is not None]
     result = {}
     for row in sorted(rows):
         image = thumbnail(find_image(data, row, places))
