@@ -11,6 +11,7 @@ from orbithash.data.transforms import INTERPOLATIONS, read_rgb
 
 SMALLEST_AREA = 0.35  # of the image; less often misses what its label names
 WIDEST = 4 / 3  # a part is at most so many times wider than high, or higher than wide
+PARTS = {"smallest area": SMALLEST_AREA, "widest": WIDEST}  # all that decides them but chance
 
 
 def read_training_view(

@@ -10,6 +10,7 @@ from jaxtyping import Shaped
 from torch import nn
 
 from orbithash.data import ImageFiles
+from orbithash.data.augmentation import PARTS
 from orbithash.networks import PhotoBackbone
 
 
@@ -27,6 +28,7 @@ def fingerprint(
             "weights": digest_of_weights(backbone),
             "view": asdict(backbone.view),
             "number of views": n_views,
+            "parts that views show": PARTS if n_views else None,
             "runtime": runtime,
             "images": digest_of_images(images),
         }
