@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
 from orbithash.errors import InputError
@@ -136,17 +136,39 @@ class SemiHardTripletLoss(MinedTripletLoss):
         values = distances.gather(1, order).where(ordered.isfinite(), 0).double()
         sums = nn.functional.pad(values.cumsum(dim=1), (1, 0))
 
-        limits, ordered = distances.detach(), ordered.detach()
-        farther = torch.searchsorted(ordered, limits, right=True)
-        within = torch.searchsorted(ordered, limits + margin)
-        n_active = (within - farther).clamp_min(0)
-        n_chosen = negative.sum(dim=1, keepdim=True) - farther
-        beyond = sums.gather(1, torch.maximum(within, farther)) - sums.gather(1, farther)
-        hinges = n_active * (margin + distances) - beyond
-        per_anchor = n_chosen.where(positive, 0).sum(dim=1)
+        # Only for pairs: few images are related to an anchor, where classes are many.
+        anchors, positives = positive.nonzero(as_tuple=True)
+        limits = distances[anchors, positives]
+        farther, within = first_beyond(ordered.detach(), anchors, limits.detach(), margin)
+        n_active = within - farther
+        n_chosen = negative.sum(dim=1)[anchors] - farther
+        hinges = n_active * (margin + limits) - (sums[anchors, within] - sums[anchors, farther])
+        per_anchor = torch.zeros_like(order[:, 0]).index_add(0, anchors, n_chosen)
         return Mined(
-            total=hinges.where(positive, 0).sum().to(distances.dtype),
-            triplets=per_anchor.sum().to(distances.dtype),
-            active=n_active.where(positive, 0).sum().to(distances.dtype),
+            total=hinges.sum().to(distances.dtype),
+            triplets=n_chosen.sum().to(distances.dtype),
+            active=n_active.sum().to(distances.dtype),
             anchors=(per_anchor > 0).sum().to(distances.dtype),
         )
+
+
+def first_beyond(
+    ordered: Float[Tensor, "n n"],
+    anchors: Int64[Tensor, " pairs"],
+    limits: Float[Tensor, " pairs"],
+    margin: float,
+) -> tuple[Int64[Tensor, " pairs"], Int64[Tensor, " pairs"]]:
+    """Where in its anchor's ordered list the first item is that lies beyond each limit, and the
+    first that lies beyond it by the margin.
+
+    All lists are searched as one: each is moved beyond the end of the list before.
+    """
+    n, dtype = len(ordered), torch.float64
+    end = (limits.max() if len(limits) else limits.sum()).to(dtype) + margin + 1
+    moved = (
+        ordered.to(dtype).clamp_max(end) + (end + 1) * torch.arange(n, device=end.device)[:, None]
+    )
+    sought = limits.to(dtype) + (end + 1) * anchors
+    farther = torch.searchsorted(moved.flatten(), sought, right=True)
+    within = torch.searchsorted(moved.flatten(), sought + margin)
+    return farther - n * anchors, torch.maximum(within, farther) - n * anchors
