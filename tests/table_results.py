@@ -11,13 +11,13 @@ from orbithash.metrics.scores import PrecisionRecall
 
 
 def made_up_results(sources, table="ablation", maps=None, *, n_seeds=3, bits=(32,)) -> Results:
-    """MAP by row are lists by seed; None fails, and rows that are not named get 0.5 and more."""
+    """MAP by row are lists by seed, None where a run or all of them failed; other rows get 0.5."""
     declared = read_table(table)
     runs = plan_runs(declared, sources, bits=bits, seeds=range(n_seeds), epochs=2)
     finished = {}
     for run in runs:
         of_seeds = (maps or {}).get(run.row, [0.5 + 0.01 * seed for seed in range(n_seeds)])
-        if of_seeds is not None:
+        if of_seeds is not None and of_seeds[run.seed] is not None:
             scores = made_up_scores(of_seeds[run.seed], run.n_bits)
             finished[run.key] = Finished(scores, seconds=1.0)
     return make_results(declared, runs, finished)

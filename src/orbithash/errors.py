@@ -4,6 +4,7 @@ HashingError
 ├── InputError            (ValueError)    what was given cannot be used: a label, an array, a file
 │   ├── CodeLengthError                   codes of different lengths were compared
 │   ├── UnreadableImageError              an image file is missing, damaged or no image
+│   ├── DivergedError                     a loss became infinite or no number in training
 │   ├── IdInUseError                      an item was added under the id of another
 │   └── DamagedIndexError                 an index cannot be read as it was written
 ├── StorageError          (OSError)       an index could not be written
@@ -20,6 +21,10 @@ class HashingError(Exception):
 
 class InputError(HashingError, ValueError):
     """What was given cannot be used; the message says what would be."""
+
+
+class DivergedError(InputError):
+    """A loss became infinite or no number: these settings cannot train."""
 
 
 class CodeLengthError(InputError):

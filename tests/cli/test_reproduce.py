@@ -121,10 +121,11 @@ def test_wrong_arguments_give_one_line_and_exit_code_2(
 @pytest.mark.usefixtures("no_figures")
 def test_images_train_the_whole_network_unless_it_is_frozen(tmp_path, capsys):
     table = write_table(coloured(tmp_path / "images"), tmp_path / "birds.csv")
-    asked = command(table, tmp_path, "--backbone", "small-cnn", "--seeds", "1", epochs=1)
+    asked = command(table, tmp_path, "--backbone", "small-cnn", "--jobs", "2", epochs=1)
     assert run(asked) == 0
-    assert "Losses trained the whole network" in (tmp_path / "ablation" / "table.md").read_text()
-    assert "data:image/jpeg" in (tmp_path / "ablation" / "report.html").read_text()
+    made = tmp_path / "ablation-fine-tuned"
+    assert "Losses trained the whole network" in (made / "table.md").read_text()
+    assert "data:image/jpeg" in (made / "report.html").read_text()
     assert run([*asked, "--frozen"]) == 2
     assert "needs its weights" in capsys.readouterr().err
 

@@ -29,7 +29,7 @@ def results_of(source, maps=MAPS, n_seeds=3):
 def test_the_printed_figure_and_the_difference_stand_beside_ours(source):
     markdown, latex = to_markdown(results_of(source)), to_latex(results_of(source))
     assert "| Triplet | 0.7100 ± 0.0100<br>0.7745 (−0.0645) |" in markdown
-    assert "0.7100 $\\pm$ 0.0100 \\\\ {\\scriptsize 0.7745 ($-0.0645$)}" in latex
+    assert "0.7100 $\\pm$ 0.0100$^\\dagger$ \\\\ {\\scriptsize 0.7745 ($-0.0645$)}" in latex
 
 
 def test_the_best_is_bold(source):
@@ -42,8 +42,22 @@ def test_it_is_said_plainly_that_the_reference_is_not_first(source):
     assert "Order-aware is 0.0007 behind Square only, within one standard error" in near
     far = to_markdown(results_of(source, MAPS | {"order-aware": (0.70, 0.75, 0.72)}))
     assert "behind Square only, beyond one standard error of it (0.0058)" in far
-    first = to_markdown(results_of(source, MAPS | {"order-aware": (0.9, 0.9, 0.9)}))
-    assert "VOC2007, 32 bits: Order-aware is first." in first
+
+
+def test_a_lead_within_noise_is_called_that(source):
+    clear = to_markdown(results_of(source, MAPS | {"order-aware": (0.9, 0.91, 0.92)}))
+    assert "Order-aware is first, 0.1000 ahead of Square only (p < 0.001)." in clear
+    assert "is first in 1 (in 1 beyond noise)" in clear
+    slight = to_markdown(results_of(source, MAPS | {"order-aware": (0.9, 0.72, 0.82)}))
+    assert "ahead of Square only (p = " in slight
+    assert ", within noise)" in slight
+    assert "is first in 1 (in 0 beyond noise)" in slight
+
+
+def test_a_mean_over_fewer_seeds_says_so_and_is_not_ranked(source):
+    markdown = to_markdown(results_of(source, MAPS | {"triplet": (0.99, None, None)}))
+    assert "| Triplet | 0.9900 (1 of 3 seeds)" in markdown
+    assert "**0.8100**" in markdown
 
 
 def test_one_seed_makes_no_test_and_no_spread(source):

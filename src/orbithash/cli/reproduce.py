@@ -1,5 +1,6 @@
 """`orbithash reproduce`: tables of the paper beside what it prints."""
 
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -74,7 +75,7 @@ def reproduce(
     """
     lengths = code_lengths(bits)
     from orbithash.experiments.declarations import read_table  # --help must not wait for torch
-    from orbithash.experiments.reproduce import make_plan
+    from orbithash.experiments.reproduce import make_plan, table_folder
     from orbithash.experiments.reproduce import reproduce as make_tables
     from orbithash.experiments.run import find_finished
     from orbithash.experiments.sources import Network, prepare_sources
@@ -101,7 +102,8 @@ def reproduce(
             time_left.took(run, done.seconds)
     try:
         with run_progress(console, len(runs), time_left) as tell:
-            made = make_tables(plan, out, jobs=jobs, tell=tell)
+            given = shlex.join(["orbithash", *sys.argv[1:]])
+            made = make_tables(plan, out, jobs=jobs, tell=tell, command=given)
     except KeyboardInterrupt:
         console.print("Stopped; the same command goes on from here.")
         raise
@@ -109,7 +111,7 @@ def reproduce(
         console.print(as_table(results))
     console.print("Tables with the paper's figures, the tests and the pictures:", style="bold")
     for results in made.results:
-        print(f"  {out / results.table.name / 'report.html'}")
+        print(f"  {table_folder(results, out) / 'report.html'}")
     if made.failures:
         for failed, reason in made.failures.items():
             print(f"orbithash: {failed} failed: {reason}", file=sys.stderr)

@@ -49,12 +49,12 @@ def tune(
                 "--backbone NAME --out FEATURES.npz"
             )
     from orbithash.data import read_features  # --help must not wait for torch
-    from orbithash.experiments.sources import as_source, split_name
+    from orbithash.experiments.sources import as_source, named_apart
     from orbithash.experiments.tune import BEST, Search, best_of
     from orbithash.experiments.tune import tune as search_settings
     from orbithash.training import PRESETS
 
-    named = [(name, Path(place)) for name, place in map(split_name, sources)]
+    named = [(name, Path(place)) for name, place in named_apart(sources)]
     data = [read_features(file) for _, file in named]
     search = Search(
         method=method,

@@ -73,7 +73,8 @@ def index_source(
     gone = {path: identifier for path, (identifier, _) in known.items() if path not in there}
     if prune and gone:
         index.remove(np.array(list(gone.values()), dtype=np.int64))
-    return IndexReport(new, changed, len(items) - len(rows), gone, prune, unreadable)
+    unchanged = sum(known.get(item.path, (0, ""))[1] == item.stamp for item in items)
+    return IndexReport(new, changed, unchanged, gone, prune, unreadable)
 
 
 def store_new(

@@ -1,5 +1,6 @@
 """Scores of an encoder on a split, and MAP alone."""
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:  # scoring codes must not load torch
     from orbithash.data import ImageFiles, LabelledFeatures
     from orbithash.encoders import FeatureEncoder, ImageEncoder
     from orbithash.encoders.encode_source import EncodedRows
+
+logger = logging.getLogger(__name__)
 
 
 def evaluate_encoder(
@@ -48,6 +51,8 @@ def evaluate_rows(
     precision_at: Sequence[int] = PRECISION_AT,
 ) -> Scores:
     """Score codes of rows of the data: every query of the split against its whole database."""
+    if both := len(np.intersect1d(data.split.query, data.split.database)):
+        logger.warning("%d queries are in the database too and find themselves first", both)
     asking, answering = (
         np.isin(encoded.rows, part) for part in (data.split.query, data.split.database)
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int64
+from torch import nn
 
 from orbithash.data import ImageFiles, LabelledFeatures
 from orbithash.encoders import FeatureEncoder, ImageEncoder, RunRecord, encode_source
@@ -19,6 +20,7 @@ from orbithash.experiments.examples import label_of
 from orbithash.kernels.hamming import hamming_distances as code_distances
 from orbithash.losses import LOSSES, OrderAwareTripletLoss
 from orbithash.losses.distances import hamming_distances, squared_distances
+from orbithash.losses.mining import MinedTripletLoss
 from orbithash.losses.swaps import places_in_lists, swap_weights
 from orbithash.relevance import related
 from orbithash.training.methods import make_loss
@@ -136,15 +138,17 @@ def short_list(is_related: Bool[np.ndarray, " n"]) -> Int64[np.ndarray, " chosen
 
 
 def rule_of(record: RunRecord) -> tuple[float, float]:
-    """Margin in bits and power of the run's loss, or the order-aware loss's defaults."""
-    loss = OrderAwareTripletLoss()
-    if record.method in LOSSES:
-        trained = make_loss(
+    """Margin in bits and power of the run's triplet loss, or the order-aware loss's defaults."""
+    loss: nn.Module = OrderAwareTripletLoss()
+    if record.method in LOSSES and issubclass(
+        LOSSES[record.method], OrderAwareTripletLoss | MinedTripletLoss
+    ):
+        loss = make_loss(
             record.method, record.options, n_bits=record.n_bits, n_classes=2, seed=record.seed
         )
-        if isinstance(trained, OrderAwareTripletLoss):
-            loss = trained
-    return (record.n_bits / 8 if loss.margin is None else loss.margin), loss.gamma
+    assert isinstance(loss, OrderAwareTripletLoss | MinedTripletLoss)
+    margin = record.n_bits / 8 if loss.margin is None else loss.margin
+    return margin, loss.gamma if isinstance(loss, OrderAwareTripletLoss) else 1.0
 
 
 def embed_rows(

@@ -1,15 +1,19 @@
-"""A table of results as LaTeX, for booktabs: MAP with its deviation, and the paper's beneath."""
+"""A table of results as LaTeX, for booktabs: MAP with its deviation, the paper's beneath, and a
+dagger where the reference differs."""
 
 from itertools import groupby
 
 from orbithash.experiments.declarations import Line
+from orbithash.experiments.statistics import SIGNIFICANT
 from orbithash.experiments.table import Cell, Results
 
 
 def to_latex(results: Results) -> str:
     """A tabular to \\input into a paper; needs the packages booktabs and makecell."""
+    reference = results.shown(results.table.reference)
     lines = [
         f"% {results.table.title}. Needs \\usepackage{{booktabs,makecell}}.",
+        f"% A dagger: {reference} differs, p < {SIGNIFICANT} (paired t-test over seeds, Holm).",
         f"\\begin{{tabular}}{{l{'r' * len(results.columns)}}}",
         "\\toprule",
         *header(results),
@@ -49,6 +53,8 @@ def map_cell(cell: Cell, *, best: bool) -> str:
     text = f"\\textbf{{{mean}}}" if best else mean
     if cell.map.deviation is not None:
         text += f" $\\pm$ {cell.map.deviation:.4f}"
+    if cell.p_holm is not None and cell.p_holm < SIGNIFICANT:
+        text += "$^\\dagger$"
     if cell.printed is None or cell.difference is None:
         return text
     beside = f"\\scriptsize {cell.printed:.4f} (${cell.difference:+.4f}$)"

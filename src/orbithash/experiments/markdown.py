@@ -1,10 +1,9 @@
 """A table of results as Markdown: MAP beside the paper's, the reference against each method, and
 in words where the reference stands."""
 
-from orbithash.experiments.statistics import PairedTest
+from orbithash.experiments.statistics import SIGNIFICANT, PairedTest
 from orbithash.experiments.table import Cell, Column, Results, Standing
 
-SIGNIFICANT = 0.05
 NOTHING = "–"
 
 
@@ -30,10 +29,13 @@ def how_to_read(results: Results) -> str:
     n = len(results.seeds)
     seeds = f"mean ± standard deviation over {n} seeds" if n > 1 else "one seed"
     text = f"Expected MAP over the order of ties, {seeds}; the highest of a column in bold."
-    text += f" {trained_how(results)}"
+    if any(stage["settings"] for stages in results.stages.values() for stage in stages):
+        text += f" {trained_how(results)}"
     if any(cell.printed is not None for cell in results.cells.values()):
-        text += " Beneath it what the paper prints, for networks fine-tuned as a whole, and in"
-        text += " brackets by how much ours differs."
+        text += (
+            " Beneath it what the paper prints, its losses having trained the whole network, and"
+        )
+        text += " in brackets by how much ours differs."
     if not all(line.in_paper for line in results.table.lines):
         text += " Rows in italics are not in the paper."
     return text
@@ -56,7 +58,10 @@ def map_table(results: Results) -> str:
         cells = [line.shown if line.in_paper else f"*{line.shown}*"]
         for column in results.columns:
             cell = results.cells.get((line.row.name, column))
-            cells.append(map_cell(cell, best=best[column] == line.row.name) if cell else NOTHING)
+            is_best = best[column] == line.row.name
+            cells.append(
+                map_cell(cell, best=is_best, n_seeds=len(results.seeds)) if cell else NOTHING
+            )
         rows.append(cells)
     return as_markdown_table(rows)
 
@@ -70,11 +75,13 @@ def column_name(results: Results, column: Column) -> str:
     return f"{results.source(source).shown}, {n_bits} bits"
 
 
-def map_cell(cell: Cell, *, best: bool) -> str:
+def map_cell(cell: Cell, *, best: bool, n_seeds: int) -> str:
     mean = f"{cell.map.mean:.4f}"
     text = f"**{mean}**" if best else mean
     if cell.map.deviation is not None:
         text += f" ± {cell.map.deviation:.4f}"
+    if len(cell.maps) < n_seeds:
+        text += f" ({len(cell.maps)} of {n_seeds} seeds)"
     if cell.printed is not None and cell.difference is not None:
         text += f"<br>{cell.printed:.4f} ({signed(cell.difference)})"
     return text
@@ -127,9 +134,11 @@ def in_short(results: Results) -> str:
     found = (results.standing(column, in_paper_only=True) for column in results.columns)
     standings = [standing for standing in found if standing]
     first = sum(standing.is_first for standing in standings)
+    clearly = sum(standing.is_first and standing.beyond_noise for standing in standings)
     near = sum(not standing.is_first and standing.within_one_error for standing in standings)
     text = f"Of {len(standings)} columns {reference} is first in {first}"
     if len(results.seeds) > 1:
+        text += f" (in {clearly} beyond noise)"
         text += f" and within one standard error of the first in {near} more"
     return f"{text}, among the paper's rows."
 
@@ -153,7 +162,11 @@ def in_words(results: Results, standing: Standing | None) -> str:
         return "nothing to compare."
     reference = results.shown(results.table.reference)
     if standing.is_first:
-        return f"{reference} is first."
+        ahead = f"{reference} is first, {standing.ahead:.4f} ahead of {standing.next}"
+        if standing.p is None:
+            return f"{ahead}; one seed cannot tell whether by chance."
+        noise = "" if standing.beyond_noise else ", within noise"
+        return f"{ahead} ({p_in_words(standing.p)}{noise})."
     behind = f"{reference} is {standing.behind:.4f} behind {standing.first}"
     if standing.standard_error is None:
         return f"{behind}; one seed cannot tell whether by chance."

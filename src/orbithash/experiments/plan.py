@@ -17,6 +17,10 @@ from orbithash.losses import LOSSES
 from orbithash.training import IMAGE_PRESETS, PRESETS, TrainingSettings
 from orbithash.training.methods import check_method, make_hasher, make_loss
 
+# To be raised when the same settings train or score otherwise than before: finished runs are taken
+# up by their identity, and a table must not mix the two.
+RECIPE = 1
+
 
 @dataclass(frozen=True, eq=False)
 class Stage:
@@ -53,6 +57,7 @@ class Run:
         if self.is_fine_tuned and self.source.fine_tuning is not None:
             digest = self.source.fine_tuning.digest
         return {
+            "recipe": RECIPE,
             "data": digest,
             "n_bits": self.n_bits,
             "seed": self.seed,

@@ -55,8 +55,13 @@ def make_plan(
     )
 
 
-def reproduce(plan: Plan, out: Path, *, jobs: int = 1, tell: Tell) -> Reproduction:
-    """Execute what is not done yet and write every table into a folder of its name."""
+def reproduce(
+    plan: Plan, out: Path, *, jobs: int = 1, tell: Tell, command: str = ""
+) -> Reproduction:
+    """Execute what is not done yet and write every table into a folder of its name.
+
+    `command` is how a reader of the reports can do the same.
+    """
     failures: dict[str, str] = {}
 
     def hear(run: Run, event: Event) -> None:
@@ -66,7 +71,9 @@ def reproduce(plan: Plan, out: Path, *, jobs: int = 1, tell: Tell) -> Reproducti
 
     waiting = [run for run in plan.runs() if find_finished(run, out) is None]
     run_all(waiting, out, jobs=jobs, tell=hear)
-    results = tuple(write_table(table, runs, out) for table, runs in plan.tables.items())
+    results = tuple(
+        write_table(table, runs, out, command=command) for table, runs in plan.tables.items()
+    )
     return Reproduction(results, failures)
 
 
@@ -74,7 +81,12 @@ RESULTS, REPORT, FIGURES = "results.json", "report.html", "figures"
 WRITERS: Mapping[str, Callable[[Results], str]] = {"table.md": to_markdown, "table.tex": to_latex}
 
 
-def write_table(table: Table, runs: Sequence[Run], out: Path) -> Results:
+def table_folder(results: Results, out: Path) -> Path:
+    whole = any(source.fine_tuning is not None for source in results.sources)
+    return out / (f"{results.table.name}-fine-tuned" if whole else results.table.name)
+
+
+def write_table(table: Table, runs: Sequence[Run], out: Path, *, command: str = "") -> Results:
     """Write the table from the runs that are done, in place of an earlier one.
 
     The figures cost some seconds, so that a table of the same results is left as it stands.
@@ -82,7 +94,7 @@ def write_table(table: Table, runs: Sequence[Run], out: Path) -> Results:
     found = {run.key: find_finished(run, out) for run in runs}
     finished = {key: done for key, done in found.items() if done}
     results = make_results(table, runs, finished)
-    folder = out / table.name
+    folder = table_folder(results, out)
     folder.mkdir(parents=True, exist_ok=True)
     # Written last: where they stand, all that follows from them does.
     if not is_written(folder / RESULTS, to_json(results)) or not (folder / REPORT).exists():
@@ -97,6 +109,7 @@ def write_table(table: Table, runs: Sequence[Run], out: Path) -> Results:
             examples=find_examples(results, runs, out),
             times=measured_times(runs, finished),
             versions=used_versions(runs, out),
+            command=command,
         )
         write_whole(folder / REPORT, report)
         write_whole(folder / RESULTS, to_json(results))

@@ -50,6 +50,7 @@ def find_finished(run: Run, out: Path) -> Finished | None:
     try:
         scores = Scores.from_json((folder / EVALUATION).read_text(encoding="utf-8"))
         training = json.loads((folder / SCORES).read_text(encoding="utf-8"))
+        (folder / CODES).stat()
         return Finished(scores, float(training["seconds"]))
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise InputError(
@@ -121,7 +122,8 @@ def whole_run(folder: Path) -> Iterator[Path]:
     try:
         yield workplace
         flush(workplace)
-        workplace.rename(folder)
+        if not folder.exists():  # else another process was faster, with the same outcome
+            workplace.rename(folder)
     finally:
         shutil.rmtree(workplace, ignore_errors=True)
 

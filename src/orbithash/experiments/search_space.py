@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orbithash.losses import LOSSES
+from orbithash.losses.mining import MinedTripletLoss
 from orbithash.training import PRESETS
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ def space_of(method: str, *, epochs: int) -> Space:
     rate = base.learning_rate
     space["learning_rate"] = Numbers(rate / 10, rate * 10, default=rate)
     if "reduction" in parameters:
-        reductions = ("active", "anchor", "mean", "weight")
+        mined = issubclass(LOSSES[method], MinedTripletLoss)  # these have no weights to divide by
+        reductions = ("active", "anchor", "mean") + (() if mined else ("weight",))
         space["reduction"] = Names(reductions, default=parameters["reduction"].default)
     space["dropout"] = Numbers(0.0, 0.7, default=base.dropout, log=False)
     space["epochs"] = Numbers(max(1, epochs // 5), epochs, default=min(epochs, base.epochs))

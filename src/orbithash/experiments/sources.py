@@ -2,7 +2,8 @@
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,8 +15,14 @@ from orbithash.data import (
     open_source,
     read_features,
 )
+from orbithash.data.augmentation import PARTS
 from orbithash.encoders.extract import extract_features
-from orbithash.encoders.fingerprint import digest_of_arrays, digest_of_images, digest_of_weights
+from orbithash.encoders.fingerprint import (
+    digest_of_arrays,
+    digest_of_images,
+    digest_of_weights,
+    fingerprint,
+)
 from orbithash.errors import InputError
 from orbithash.experiments.published import Dataset, published_dataset
 from orbithash.networks import load_photo_backbone
@@ -77,15 +84,19 @@ def prepare_sources(
     Frozen, everything is trained on features; if not, losses train the whole network on images,
     and only `hashers` are fitted to features.
     """
-    named = [split_name(text) for text in given]
-    names = [name for name, _ in named]
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"two sources are called {name!r}; name them apart: --source NAME=…")
     return [
         prepare(name, place, out, network, frozen=frozen, hashers=hashers, progress=progress)
-        for name, place in named
+        for name, place in named_apart(given)
     ]
+
+
+def named_apart(given: Sequence[str]) -> list[tuple[str, str]]:
+    """Name and place of every source; no two of one name."""
+    named = [split_name(text) for text in given]
+    for name, count in Counter(name for name, _ in named).items():
+        if count > 1:
+            raise InputError(f"two sources are called {name!r}; name them apart: NAME=SOURCE")
+    return named
 
 
 def prepare(
@@ -118,7 +129,7 @@ def prepare(
 def digest_for_fine_tuning(images: ImageFiles, network: Network) -> str:
     with seeded(0):  # what begins from scratch
         start = load_photo_backbone(network.backbone, network.weights, to_train=True)
-    text = f"{digest_of_images(images)} {network.backbone} {digest_of_weights(start)}"
+    text = f"{digest_of_images(images)} {network.backbone} {digest_of_weights(start)} {PARTS}"
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -127,7 +138,10 @@ def features_of_images(
 ) -> Path:
     """The file in `out` with the features of these images; computed only if not there."""
     backbone = load_photo_backbone(network.backbone, network.weights)
-    file = out / "features" / f"{name}.npz"
+    # By what it depends on: another network or number of views has a file of its own.
+    made_with = fingerprint(images, backbone, runtime="", n_views=network.n_views)
+    digest = hashlib.sha256(made_with.encode()).hexdigest()[:8]
+    file = out / "features" / f"{name}-{digest}.npz"
     file.parent.mkdir(parents=True, exist_ok=True)
     extract_features(
         images,

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import t as student
 
+SIGNIFICANT = 0.05  # a p-value below which a difference is called one
+
 Maps = Mapping[int, float]  # MAP by seed
 
 

@@ -13,7 +13,14 @@ from orbithash.experiments.plan import Run, described
 from orbithash.experiments.published import published_map
 from orbithash.experiments.run import RUNS, Finished
 from orbithash.experiments.sources import Source
-from orbithash.experiments.statistics import PairedTest, Summary, holm, paired_test, summarise
+from orbithash.experiments.statistics import (
+    SIGNIFICANT,
+    PairedTest,
+    Summary,
+    holm,
+    paired_test,
+    summarise,
+)
 
 Column = tuple[str, int]  # a source's name and a code length
 
@@ -44,10 +51,18 @@ class Standing:
     first: str  # shown name
     behind: float  # how far the reference is behind the first; 0 if it is the first
     standard_error: float | None  # of the first
+    next: str  # the highest of the other rows
+    ahead: float  # how far the reference is ahead of it; below 0 where it is behind
+    p: float | None  # of the paired test between these two, for all methods of the column at once
 
     @property
     def is_first(self) -> bool:
         return self.behind == 0
+
+    @property
+    def beyond_noise(self) -> bool:
+        """Whether a difference to the next could hardly be the chance of training."""
+        return self.p is not None and self.p < SIGNIFICANT
 
     @property
     def within_one_error(self) -> bool:
@@ -66,23 +81,41 @@ class Results:
     stages: Mapping[str, list[dict[str, Any]]]  # how each row was trained
     missing: tuple[str, ...]  # the runs that failed
 
+    def whole(self, column: Column) -> dict[str, Cell]:
+        """The column's cells by row, of those with every seed."""
+        return {
+            row: cell
+            for (row, place), cell in self.cells.items()
+            if place == column and len(cell.maps) == len(self.seeds)
+        }
+
     def best(self, column: Column) -> str | None:
-        """The row with the highest mean."""
-        means = {row: cell.map.mean for (row, place), cell in self.cells.items() if place == column}
-        return max(means, key=lambda row: means[row]) if means else None
+        """The row with the highest mean over all seeds."""
+        cells = self.whole(column)
+        return max(cells, key=lambda row: cells[row].map.mean) if cells else None
 
     def standing(self, column: Column, *, in_paper_only: bool) -> Standing | None:
         """Where the reference stands; None if it or all others are missing."""
+        whole = self.whole(column)
         rows = {
-            line.row.name: (line.shown, self.cells[line.row.name, column])
+            line.shown: whole[line.row.name]
             for line in self.table.lines
-            if (line.row.name, column) in self.cells and (line.in_paper or not in_paper_only)
+            if line.row.name in whole and (line.in_paper or not in_paper_only)
         }
-        if self.table.reference not in rows or len(rows) < 2:
+        reference = rows.pop(self.shown(self.table.reference), None)
+        if reference is None or not rows:
             return None
-        shown, first = max(rows.values(), key=lambda pair: pair[1].map.mean)
-        behind = first.map.mean - rows[self.table.reference][1].map.mean
-        return Standing(shown, behind, first.map.standard_error)
+        next_shown, other = max(rows.items(), key=lambda pair: pair[1].map.mean)
+        ahead = reference.map.mean - other.map.mean
+        first = other if ahead < 0 else reference
+        return Standing(
+            first=next_shown if ahead < 0 else self.shown(self.table.reference),
+            behind=max(0.0, -ahead),
+            standard_error=first.map.standard_error,
+            next=next_shown,
+            ahead=ahead,
+            p=other.p_holm,
+        )
 
     def shown(self, row: str) -> str:
         return next(line.shown for line in self.table.lines if line.row.name == row)
@@ -226,6 +259,7 @@ def standing_values(standing: Standing) -> dict[str, Any]:
     return asdict(standing) | {
         "is_first": standing.is_first,
         "within_one_error": standing.within_one_error,
+        "beyond_noise": standing.beyond_noise,
     }
 
 

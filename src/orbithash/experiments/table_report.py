@@ -11,7 +11,6 @@ from orbithash.experiments.chosen import Choices
 from orbithash.experiments.examples import Examples
 from orbithash.experiments.figure import to_svg
 from orbithash.experiments.markdown import (
-    SIGNIFICANT,
     column_name,
     how_tested,
     how_to_read,
@@ -24,6 +23,7 @@ from orbithash.experiments.page import Picture, picture, render
 from orbithash.experiments.plan import Run
 from orbithash.experiments.row_settings import row_settings, shown_value, usual_settings
 from orbithash.experiments.run import Finished, run_folder
+from orbithash.experiments.statistics import SIGNIFICANT
 from orbithash.experiments.table import Column, Results
 from orbithash.experiments.table_figures import TableFigure
 
@@ -70,6 +70,7 @@ def render_report(
     examples: Sequence[Examples],
     times: Times,
     versions: Sequence[tuple[str, int]],
+    command: str = "",
 ) -> str:
     """The text of the page."""
     pictures = [as_picture(results, figure) for figure in figures]
@@ -101,6 +102,7 @@ def render_report(
         examples=examples,
         times=times,
         versions=versions,
+        command=command,
     )
 
 

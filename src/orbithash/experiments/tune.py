@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from orbithash.codes import check_n_bits
 from orbithash.data import LabelledFeatures
 from orbithash.data.whole_file import whole_file
-from orbithash.errors import InputError, MissingExtraError
+from orbithash.errors import DivergedError, InputError, MissingExtraError
 from orbithash.evaluation import mean_average_precision
 from orbithash.experiments.search_space import Space, default_values, draw, space_of
 from orbithash.experiments.sources import Source
@@ -164,15 +164,19 @@ def validation_map(search: Search, data: LabelledFeatures, values: Mapping[str, 
         options["margin"] = values["margin_of_bits"] * search.n_bits
     maps = []
     for seed in search.seeds:
-        trained = train_on_features(
-            data,
-            search.method,
-            search.n_bits,
-            settings,
-            score=mean_average_precision,
-            options=options,
-            seed=seed,
-        )
+        try:
+            trained = train_on_features(
+                data,
+                search.method,
+                search.n_bits,
+                settings,
+                score=mean_average_precision,
+                options=options,
+                seed=seed,
+            )
+        except DivergedError:
+            maps.append(0.0)  # worse than any; the search goes on
+            continue
         last = trained.history[-1].validation_map
         if last is None:
             raise InputError("no training row could be held out; every class needs three or more")

@@ -57,9 +57,11 @@ def attempt(run: Run, out: Path, tell: Tell) -> None:
     except Exception as error:
         # Not foreseen: the whole story goes to a file beside the run.
         file = run_folder(run, out).with_suffix(".failed.txt")
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(traceback.format_exc(), encoding="utf-8")
         tell(run, Event(failure=f"{type(error).__name__}: {error} (see {file})"))
     else:
+        run_folder(run, out).with_suffix(".failed.txt").unlink(missing_ok=True)
         tell(run, Event(seconds=done.seconds))
 
 
@@ -95,9 +97,10 @@ class Worker:
 
     def __init__(self, out: Path, threads: int) -> None:
         # Spawned, not forked: the threads of torch and numba do not survive a fork.
+        # Not a daemon, which might not have the processes that read images.
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
-        self.process = context.Process(target=serve, args=(theirs, out, threads), daemon=True)
+        self.process = context.Process(target=serve, args=(theirs, out, threads))
         self.process.start()
         theirs.close()  # or the end of the process would not close the pipe
         self.run: Run | None = None

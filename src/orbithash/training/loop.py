@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from orbithash.errors import InputError
+from orbithash.errors import DivergedError
 from orbithash.training.batches import Batch, BatchSource
 from orbithash.training.best import BestEpoch
 from orbithash.training.checkpoint import Checkpoints, device_of
@@ -138,7 +138,7 @@ def step(
         value = batch_loss(state.loss, embeddings, labels, state.memory)
     if not math.isfinite(value.item()):
         rate = state.optimizer.param_groups[0]["lr"]
-        raise InputError(
+        raise DivergedError(
             f"the loss became {value.item()} in epoch {state.epoch} at learning rate {rate:g}; "
             "train with a lower rate"
         )
