@@ -122,7 +122,7 @@ def whole_run(folder: Path) -> Iterator[Path]:
     try:
         yield workplace
         flush(workplace)
-        if not folder.exists():  # else another process was faster, with the same outcome
+        if not folder.is_dir():  # else another process was faster, with the same outcome
             workplace.rename(folder)
     finally:
         shutil.rmtree(workplace, ignore_errors=True)
