@@ -1,7 +1,7 @@
 """How long the runs that are left will take, judged by those that are done."""
 
 from collections.abc import Iterable, Mapping
-from statistics import mean
+from statistics import fmean
 
 from orbithash.experiments.plan import Run
 
@@ -44,7 +44,7 @@ class TimeLeft:
 
     def expected(self, run: Run) -> float | None:
         known: Mapping[tuple[object, ...], list[float]] = self.seconds
-        return next((mean(known[like]) for like in likenesses(run) if like in known), None)
+        return next((fmean(known[like]) for like in likenesses(run) if like in known), None)
 
 
 def likenesses(run: Run) -> tuple[tuple[object, ...], ...]:

@@ -1,0 +1,30 @@
+"""An index of a folder's images, kept on disk, and the images in it that are most like another.
+
+    python examples/2_search.py runs/photos photos/ photos.orbit query.jpg
+
+Again, it encodes only what is new. With milvus:http://localhost:19530/photos in place of
+photos.orbit it speaks to a Milvus server.
+"""
+
+import sys
+from pathlib import Path
+
+import orbithash
+from orbithash.data import class_folders
+from orbithash.encoders import answers, index_of_run, index_source
+from orbithash.encoders.run_folder import MODEL
+
+
+def main(run: str, folder: str, address: str, query: str) -> None:
+    images = class_folders(Path(folder))
+    with index_of_run(address, Path(run) / MODEL) as index:
+        report = index_source(index, orbithash.load(run), images, source=folder)
+        print(f"{report.new} new, {report.changed} changed, {report.unchanged} as before")
+
+        (answer,) = answers(index, [query], k=5)
+        for hit in answer.hits:
+            print(f"{hit.rank}. {hit.distance} bits: {hit.path} ({', '.join(hit.labels)})")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
