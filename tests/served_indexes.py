@@ -18,9 +18,9 @@ from orbithash.serve.settings import Keys, Limits, ServeSettings
 
 pytest.importorskip("fastapi", reason="the extra serve is not installed")
 
-from fastapi.testclient import TestClient  # noqa: E402
+from fastapi.testclient import TestClient
 
-from orbithash.serve.app import create_app  # noqa: E402
+from orbithash.serve.app import create_app
 
 WRITE_KEY, READ_KEY = "write-" + "w" * 16, "read-" + "r" * 16
 API = "/api/v1"
