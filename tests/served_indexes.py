@@ -12,7 +12,6 @@ from PIL import Image
 from coloured_images import coloured
 from indexed_runs import image_run
 from orbithash.cli import run
-from orbithash.encoders import encoder_of
 from orbithash.index import open_index
 from orbithash.serve.settings import Keys, Limits, ServeSettings
 
@@ -21,6 +20,7 @@ pytest.importorskip("fastapi", reason="the extra serve is not installed")
 from fastapi.testclient import TestClient
 
 from orbithash.serve.app import create_app
+from orbithash.serve.server import encoder_or_none
 
 WRITE_KEY, READ_KEY = "write-" + "w" * 16, "read-" + "r" * 16
 API = "/api/v1"
@@ -41,7 +41,7 @@ def client_of(
 ) -> Iterator[TestClient]:
     """A client of a server that runs while the block does."""
     opened = open_index(index)
-    app = create_app(opened, encoder_of(opened), settings or ServeSettings(limits=UNHURRIED))
+    app = create_app(opened, encoder_or_none(opened), settings or ServeSettings(limits=UNHURRIED))
     with TestClient(
         app, base_url="http://127.0.0.1:8000", raise_server_exceptions=False, headers=headers
     ) as client:

@@ -2,7 +2,6 @@
 
 import io
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 
 from PIL import Image
@@ -18,14 +17,6 @@ TYPES = {name: f"image/{name.lower()}" for name in FORMATS} | {"MPO": "image/jpe
 SUFFIXES = {"JPEG": ".jpg", "MPO": ".jpg", "TIFF": ".tif"}
 THUMBNAIL = 320  # pixels of the long side
 MOST_SCANS = 100  # of one JPEG: each makes the decoder go over the whole image once more
-
-
-@dataclass(frozen=True)
-class Original:
-    """A file of the index that is certain to be a picture."""
-
-    content: bytes
-    media_type: str
 
 
 def decode_upload(content: bytes, *, at_least: int, max_pixels: int) -> Image.Image:
@@ -100,12 +91,10 @@ def thumbnail_of(file: Path) -> bytes:
     return content.getvalue()
 
 
-def original_of(file: Path) -> Original:
-    """A file of the index as it is; one that is no picture is not served, whatever its name."""
+def type_of(file: Path) -> str:
+    """The media type of a file of the index; one that is no picture is not shown, by any name."""
     try:
-        content = file.read_bytes()
-        with Image.open(io.BytesIO(content), formats=FORMATS) as image:
-            media_type = TYPES[image.format or ""]
+        with Image.open(file, formats=FORMATS) as image:
+            return TYPES[image.format or ""]
     except Exception:  # as decoders fail, or the file has gone
         raise UnknownItemError("there is no picture of this item that can be shown") from None
-    return Original(content, media_type)

@@ -5,9 +5,10 @@ from pathlib import Path as FilePath
 from typing import Annotated
 
 from fastapi import APIRouter, Body, File, Form, Path, Request, Response, UploadFile
+from fastapi.responses import FileResponse
 
 from orbithash.serve.additions import Addition, add, remove
-from orbithash.serve.pictures import file_of, original_of
+from orbithash.serve.pictures import file_of, type_of
 from orbithash.serve.problems import RefusedError, UnknownItemError
 from orbithash.serve.questions import stored
 from orbithash.serve.schemas import Item, Label, NewItems, Problem, Stored
@@ -16,6 +17,7 @@ from orbithash.serve.service import Service, from_base64
 ItemId = Annotated[int, Path(ge=-(2**63), le=2**63 - 1, description="The id of an item.")]
 
 PICTURE = {200: {"content": {"image/*": {}}, "description": "The picture."}}
+KEEP = {"Cache-Control": "private, max-age=300"}  # after that the browser asks again
 NEEDS_KEY = {401: {"model": Problem}, 403: {"model": Problem}}
 
 
@@ -46,7 +48,11 @@ def item_routes(service: Service) -> APIRouter:
     async def get_thumbnail(identifier: ItemId, request: Request) -> Response:
         """A JPEG of at most 320 pixels a side."""
         content = await service.showing.run(lambda: service.thumbnails.of(file(identifier)))
-        return picture(request, content, "image/jpeg")
+        etag = f'"{hashlib.blake2b(content, digest_size=12).hexdigest()}"'
+        headers = {"ETag": etag, **KEEP}
+        if request.headers.get("if-none-match") == etag:
+            return Response(status_code=304, headers=headers)
+        return Response(content, media_type="image/jpeg", headers=headers)
 
     @routes.get(
         "/{identifier}/image",
@@ -54,10 +60,15 @@ def item_routes(service: Service) -> APIRouter:
         response_class=Response,
         responses=PICTURE,  # type: ignore[arg-type]
     )
-    async def get_image(identifier: ItemId, request: Request) -> Response:
+    async def get_image(identifier: ItemId) -> Response:
         """The file as it was indexed, if it is a picture."""
-        original = await service.showing.run(lambda: original_of(file(identifier)))
-        return picture(request, original.content, original.media_type)
+
+        def look() -> tuple[FilePath, str]:
+            found = file(identifier)
+            return found, type_of(found)
+
+        found, media_type = await service.showing.run(look)
+        return FileResponse(found, media_type=media_type, headers=KEEP)
 
     @routes.post("", status_code=201, summary="Add items", responses=NEEDS_KEY)  # type: ignore[arg-type]
     async def add_items(request: Annotated[NewItems, Body()]) -> Stored:
@@ -98,12 +109,3 @@ def item_routes(service: Service) -> APIRouter:
         await service.searching.run(remove, index, identifier)
 
     return routes
-
-
-def picture(request: Request, content: bytes, media_type: str) -> Response:
-    """A picture that the browser may keep, but asks about before it shows it again later."""
-    etag = f'"{hashlib.blake2b(content, digest_size=12).hexdigest()}"'
-    headers = {"ETag": etag, "Cache-Control": "private, max-age=300"}
-    if request.headers.get("if-none-match") == etag:
-        return Response(status_code=304, headers=headers)
-    return Response(content, media_type=media_type, headers=headers)
