@@ -21,7 +21,9 @@ def serve(
     host: Annotated[
         str, typer.Option(help="Address to listen on; others than this machine's need a key.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8000,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any that is free.")
+    ] = 8000,
     public: Annotated[
         bool, typer.Option("--public", help="Let everyone who reaches the server search it.")
     ] = False,
@@ -84,9 +86,11 @@ def serve(
     )
     check_exposure(settings)
     opened = open_index(index, engine=engine)
-    shown = f"[{host}]" if ":" in host else host
     console = Console(highlight=False)
-    console.print(f"{len(opened)} codes of {opened.n_bits} bits, served at")
-    console.print(f"  http://{shown}:{port}/", style="bold")
-    console.print("Ctrl-C ends it.")
-    run_server(opened, settings)
+
+    def tell(address: str) -> None:
+        console.print(f"{len(opened)} codes of {opened.n_bits} bits, served at", style="bold")
+        print(f"  {address}", flush=True)
+        console.print("Ctrl-C ends it.")
+
+    run_server(opened, settings, ready=tell)

@@ -13,6 +13,8 @@ from prometheus_client import (
 )
 from starlette.types import Scope
 
+from orbithash.serve.access import API
+
 BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
@@ -59,8 +61,9 @@ class Metrics:
         Gauge(name, description, registry=self.registry).set_function(value)
 
     def answered(self, scope: Scope, status: int, seconds: float) -> None:
-        # The pattern of the path, not the path: there are as many paths as items.
-        route = getattr(scope.get("route"), "path", "none")
+        # The pattern of the path, not the path: there are as many paths as items. Some versions of
+        # FastAPI give it with its prefix, others without.
+        route = getattr(scope.get("route"), "path", "none").removeprefix(API)
         method = scope["method"] if scope.get("route") else "other"
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)

@@ -1,6 +1,7 @@
 """What an index is like: its labels, its bits, and how far apart its items are."""
 
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,7 +51,10 @@ def describe(index: Index, *, seed: int = 0) -> Statistics:
     first, second = np.triu_indices(len(sample), k=1)
     apart = between[first, second]
     order = np.argsort(apart, kind="stable")
-    places = np.stack([first, second, apart], axis=1)
+
+    def pairs(order: Int[np.ndarray, " n"]) -> Iterator[Pair]:
+        return (Pair(int(first[i]), int(second[i]), int(apart[i])) for i in order)
+
     return Statistics(
         count=facts.count,
         n_bits=index.n_bits,
@@ -61,22 +65,22 @@ def describe(index: Index, *, seed: int = 0) -> Statistics:
         sample=sample,
         bit_balance=tuple(bits.mean(axis=0).tolist()) if len(sample) else (),
         distances=tuple(np.bincount(apart, minlength=index.n_bits + 1).tolist()),
-        nearest=without_repeats(places[order]),
-        farthest=without_repeats(places[order[::-1]]),
+        nearest=without_repeats(pairs(order)),
+        farthest=without_repeats(pairs(order[::-1])),
     )
 
 
-def without_repeats(places: Int[np.ndarray, "pairs 3"]) -> tuple[Pair, ...]:
+def without_repeats(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
     """The first few pairs in which every item comes once: one odd item must not fill the list."""
-    pairs: list[Pair] = []
+    chosen: list[Pair] = []
     seen: set[int] = set()
-    for first, second, distance in places.tolist():
-        if first not in seen and second not in seen:
-            seen |= {first, second}
-            pairs.append(Pair(first, second, distance))
-            if len(pairs) == PAIRS:
+    for pair in pairs:
+        if pair.first not in seen and pair.second not in seen:
+            seen |= {pair.first, pair.second}
+            chosen.append(pair)
+            if len(chosen) == PAIRS:
                 break
-    return tuple(pairs)
+    return tuple(chosen)
 
 
 class KeptStatistics:
