@@ -94,7 +94,7 @@ function requestOf({ id, code, k, radius, labels }) {
 function showQuery(state, { query, n_bits: nBits }) {
   const kept = query.item ? null : preview(query.code);
   const image = query.item
-    ? element("a", { href: api.original(query.item.id), title: "The original" }, picture(query.item, "The query"))
+    ? element("a", { href: api.original(query.item.id), "aria-label": "The original image", title: "The original" }, picture(query.item))
     : kept
       ? element("span", { class: "picture" }, element("img", { src: kept, alt: "Your image" }))
       : null;
