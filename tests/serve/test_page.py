@@ -170,8 +170,9 @@ def test_sliders_and_labels_narrow_the_results(visit):
     page.keyboard.press("Enter")
     page.wait_for_function("() => location.search.includes('label=2')")
     page.wait_for_function(
-        "() => document.querySelectorAll('#grid .card').length === 5 && [...document.querySelectorAll("
-        "'#grid .label')].every((shown) => shown.textContent === '2')"
+        "() => document.querySelectorAll('#grid .card').length === 5"
+        " && [...document.querySelectorAll('#grid .label')]"
+        ".every((shown) => shown.textContent === '2')"
     )
     page.reload()
     assert wait_for_results(page, "label=2").count() == 5

@@ -3,6 +3,7 @@
 import socket
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 
 import uvicorn
 
@@ -29,13 +30,18 @@ def run_server(
     with listen(settings.host, settings.port) as opened:
         app = create_app(index, encoder_or_none(index), settings)
         ready(address_of(opened))
-        server_of(app, settings).run(sockets=[opened])
+        # After its orderly end uvicorn passes the signal on; for Ctrl-C the work is done then.
+        with suppress(KeyboardInterrupt):
+            server_of(app, settings).run(sockets=[opened])
 
 
 def server_of(app: Callable[..., object], settings: ServeSettings) -> uvicorn.Server:
     return uvicorn.Server(
         uvicorn.Config(
             app,
+            # The same on every machine, whatever else is installed there.
+            http="h11",
+            loop="asyncio",
             log_level="warning",
             access_log=False,
             server_header=False,
