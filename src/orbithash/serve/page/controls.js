@@ -53,7 +53,7 @@ export function showControls(state, stats) {
 function showValue(name) {
   const input = byId(name);
   const everything = name === "radius" && Number(input.value) >= Number(input.max);
-  const text = name === "k" ? input.value : everything ? "any distance" : counted(Number(input.value), "bit");
+  const text = name === "k" ? input.value : everything ? "any" : counted(Number(input.value), "bit");
   byId(`${name}-shown`).value = text;
   input.setAttribute("aria-valuetext", text);
   const share = (input.value - input.min) / Math.max(1, input.max - input.min);
