@@ -8,9 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from clean_processes import call
 from image_files import noise
+from index_writer import BATCH, N_BITS, batch_codes, read_told, wait_for, write
 from live_servers import live_server
-from orbithash.index import Metadata, open_index
+from orbithash.index import Metadata, create_index, open_index
 from orbithash.serve.rates import MOST_CLIENTS, Rates
 from orbithash.serve.settings import Limits, ServeSettings
 from served_indexes import API, as_bytes, client_of, picture_index
@@ -222,3 +224,22 @@ def test_the_server_sees_what_another_connection_adds_and_removes(tmp_path):
         writer.remove(np.arange(20, 40))
         hits = client.post(f"{API}/search", json={"code": "00ff00", "k": 100}).json()["hits"]
         assert len(hits) == 12
+
+
+def test_the_server_goes_on_while_another_process_adds(tmp_path):
+    address, told = tmp_path / "written.orbit", tmp_path / "told.txt"
+    create_index(address, N_BITS).close()
+    with client_of(address) as client:
+        writer = call(write, str(address), told, 0)
+        try:
+            for batch in (0, 2, 4):
+                wait_for(lambda batch=batch: read_told(told) >= batch, writer)
+                code = batch_codes(batch)[7].tobytes().hex()
+                answer = client.post(f"{API}/search", json={"code": code, "k": 1})
+                assert answer.status_code == 200
+                (hit,) = answer.json()["hits"]
+                assert (hit["id"], hit["distance"]) == (batch * BATCH + 7, 0)
+                assert hit["labels"] == ["class 0"]
+        finally:
+            writer.kill()
+            writer.join()

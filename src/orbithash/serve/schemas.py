@@ -13,7 +13,7 @@ Bits = Annotated[
     str, StringConstraints(pattern=r"^[01]+$", min_length=MIN_BITS, max_length=MAX_BITS)
 ]
 Base64 = Annotated[str, StringConstraints(min_length=1)]
-Field_ = Annotated[str, StringConstraints(max_length=2000)] | bool | int | float
+FieldValue = Annotated[str, StringConstraints(max_length=2000)] | bool | int | float
 
 DEFAULT_K = 20
 
@@ -87,7 +87,7 @@ class NewItem(Coded):
     """An item to store, by exactly one of `image`, `code` and `bits`."""
 
     labels: list[Label] = Field(default=[], max_length=100)
-    fields: dict[Annotated[str, StringConstraints(max_length=100)], Field_] = Field(
+    fields: dict[Annotated[str, StringConstraints(max_length=100)], FieldValue] = Field(
         default={}, max_length=100, description="Anything else that should be kept with it."
     )
 
