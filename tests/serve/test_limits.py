@@ -15,7 +15,7 @@ from live_servers import live_server
 from orbithash.index import Metadata, create_index, open_index
 from orbithash.serve.rates import MOST_CLIENTS, Rates
 from orbithash.serve.settings import Limits, ServeSettings
-from served_indexes import API, as_bytes, client_of, picture_index
+from served_indexes import API, as_base64, as_bytes, client_of, picture_index
 
 
 @pytest.fixture(scope="module")
@@ -176,6 +176,16 @@ def test_an_image_of_too_many_pixels_is_refused(place):
         answer = client.post(f"{API}/search/image", files={"image": as_bytes(noise((40, 30)))})
         assert answer.status_code == 422
         assert "40 × 30 pixels are more than 1,000" in answer.json()["detail"]
+
+
+def test_the_images_of_a_request_have_a_limit_together(place):
+    image = {"image": as_base64(as_bytes(noise((40, 24))))}
+    with client_of(place, ServeSettings(limits=Limits(rate=0, pixels=1000))) as client:
+        statuses = [
+            client.post(f"{API}/search/batch", json={"searches": [image] * n}).status_code
+            for n in (2, 3)
+        ]
+    assert statuses == [200, 422]
 
 
 def test_a_batch_has_a_limit(place):

@@ -22,6 +22,7 @@ from orbithash.serve.work import Workers
 
 N_SEARCHING, N_SHOWING = 4, 2  # threads
 MANY = 1 << 30
+TOGETHER = 2  # times the pixels of one image, in all images of a request
 
 
 class Service:
@@ -104,13 +105,17 @@ class Service:
         return await self.encoding.run(self._encode, self.encoder, list(images))
 
     def _encode(self, encoder: ImageEncoder, images: list[bytes | str]) -> list[bytes]:
-        began = time.perf_counter()
+        began, largest, n_pixels = time.perf_counter(), self.settings.limits.pixels, 0
         codes = []
         for image in images:  # one after the other, for a batch of large ones would fill memory
             content = from_base64(image) if isinstance(image, str) else image
-            decoded = decode_upload(
-                content, at_least=encoder.view.resize, max_pixels=self.settings.limits.pixels
-            )
+            decoded = decode_upload(content, at_least=encoder.view.resize, max_pixels=largest)
+            n_pixels += decoded.width * decoded.height
+            # Many small files that claim much would keep everyone else waiting for minutes.
+            if n_pixels > TOGETHER * largest:
+                raise RefusedError(
+                    f"the images have more than {TOGETHER * largest:,} pixels together; send fewer"
+                )
             codes.append(encoder.encode([decoded])[0].tobytes())
         self.metrics.encoded.inc(len(images))
         self.metrics.encoding_seconds.inc(time.perf_counter() - began)

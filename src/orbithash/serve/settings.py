@@ -17,11 +17,11 @@ class Limits:
 
     upload_bytes: int = 16 << 20  # of one request
     upload_seconds: float = 30.0  # for one request to arrive
-    pixels: int = 50_000_000  # of one image
+    pixels: int = 50_000_000  # of one image; twice as many of all images of a request
     rate: float = 100.0  # requests per second of one client, on average; 0 is no limit
     burst_seconds: float = 5.0  # how much of the rate a client may use at once
     concurrency: int = 64  # requests that are worked on or wait, of all clients
-    encoding_queue: int = 16  # images that wait for the encoder
+    encoding_queue: int = 16  # requests whose images wait for the encoder
     batch: int = 64  # searches or items in one request
     k: int = 1000
 
