@@ -257,3 +257,27 @@ def test_metadata_that_cannot_be_stored_is_refused(folder, metadata, message):
 def clear_leftovers(folder) -> None:
     for suffix in ("-wal", "-shm"):
         (folder / f"{FILE}{suffix}").unlink(missing_ok=True)
+
+
+def test_a_sample_is_random_without_repeats_and_follows_its_seed(tmp_path):
+    with create_index(tmp_path / "birds.orbit", 16) as index:
+        assert len(index.sample(3, seed=0)) == 0
+        ids = np.arange(0, 4000, 2)
+        codes = np.random.default_rng(0).integers(0, 256, (2000, 2), dtype=np.uint8)
+        index.add(ids, codes, [Metadata(path=str(i)) for i in ids])
+        once, again, other = (index.sample(50, seed=seed) for seed in (1, 1, 2))
+        assert once.ids.tolist() == again.ids.tolist() != other.ids.tolist()
+        assert len(set(once.ids.tolist())) == 50
+        assert np.array_equal(once.codes, codes[once.ids // 2])
+        assert [each.path for each in once.metadata] == [str(i) for i in once.ids]
+        assert len(index.sample(5000, seed=0)) == 2000
+
+
+def test_labels_are_counted_also_after_removal(tmp_path):
+    with create_index(tmp_path / "birds.orbit", 16) as index:
+        assert index.label_counts() == {}
+        notes = [Metadata(labels=labels) for labels in (("a", "b"), ("b",), ())]
+        index.add(np.arange(3), np.zeros((3, 2), np.uint8), notes)
+        assert index.label_counts() == {"a": 1, "b": 2}
+        index.remove(np.array([0]))
+        assert index.label_counts() == {"b": 1}

@@ -20,6 +20,7 @@ from orbithash.cli.index import index
 from orbithash.cli.listing import list_registries
 from orbithash.cli.reproduce import reproduce
 from orbithash.cli.search import search
+from orbithash.cli.serve import serve
 from orbithash.cli.train import train
 from orbithash.cli.tune import tune
 from orbithash.errors import HashingError
@@ -39,6 +40,7 @@ app.command("evaluate")(evaluate)
 app.command("encode")(encode)
 app.command("index")(index)
 app.command("search")(search)
+app.command("serve")(serve)
 app.command("export")(export)
 app.command("reproduce")(reproduce)
 app.command("tune")(tune)

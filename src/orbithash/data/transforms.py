@@ -1,5 +1,6 @@
 """From an image file to the pixels that a network is shown."""
 
+import io
 from pathlib import Path
 
 import numpy as np
@@ -68,25 +69,40 @@ def shrunk(size: tuple[int, int], short_side: int) -> tuple[int, int]:
 
 
 def read_rgb(path: Path, *, at_least: int) -> Image.Image:
+    """A whole image file in RGB; see `decode_rgb`."""
+    try:
+        return decode_rgb(path, at_least=at_least)
+    except InputError as error:
+        raise UnreadableImageError(path, str(error)) from error
+
+
+def decode_rgb(
+    file: Path | io.BytesIO,
+    *,
+    at_least: int,
+    max_pixels: int = MAX_PIXELS,
+    formats: tuple[str, ...] | None = None,
+) -> Image.Image:
     """A whole image in RGB, turned upright as its EXIF data say; transparent parts are white.
 
     JPEGs may come back scaled down by 2, 4 or 8, which saves most of the work of decoding, but
-    never below `at_least` pixels a side.
+    never below `at_least` pixels a side. `formats` are Pillow's names of those that may be read,
+    all of them if not given. Whatever is wrong raises `InputError` with the reason alone.
     """
     try:
-        with Image.open(path) as image:
-            if image.width * image.height > MAX_PIXELS:
-                raise UnreadableImageError(
-                    path, f"{image.width} × {image.height} pixels are more than {MAX_PIXELS:,}"
+        with Image.open(file, formats=formats) as image:
+            if image.width * image.height > max_pixels:
+                raise InputError(
+                    f"{image.width} × {image.height} pixels are more than {max_pixels:,}"
                 )
             image.draft(None, (at_least, at_least))
             image.load()
             turn_upright(image)
             return to_rgb(image)
-    except UnreadableImageError:
+    except InputError:
         raise
     except Exception as error:  # a damaged file makes decoders fail in every way there is
-        raise UnreadableImageError(path, describe(error)) from error
+        raise InputError(describe(error)) from error
 
 
 def turn_upright(image: Image.Image) -> None:

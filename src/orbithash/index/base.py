@@ -149,6 +149,12 @@ class Index(SearchEngine, Protocol):
     def encoder(self) -> bytes:
         """The file of the encoder that made the codes, as it was given."""
 
+    def sample(self, n: int, *, seed: int) -> Items:
+        """So many items chosen at random, or all of them, in the order of ids."""
+
+    def label_counts(self) -> dict[str, int]:
+        """How many items have each label."""
+
     def __enter__(self) -> "Index": ...
 
     def __exit__(self, *error: object) -> None: ...

@@ -6,6 +6,7 @@ wait for all writes before them (consistency level "Strong").
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -172,6 +173,27 @@ class MilvusIndex:
     def encoder(self) -> bytes:
         """The file of the encoder that made the codes, as it was given."""
         return read_encoder(self._server, self.collection)
+
+    def sample(self, n: int, *, seed: int) -> Items:
+        """So many items chosen at random, or all of them, in the order of ids."""
+        rng = np.random.default_rng(seed)
+        wanted, end = min(n, len(self)), self.next_id()
+        # Ids are numbers from 0 with few gaps, so guesses mostly hit.
+        guesses = rng.integers(0, max(end, 1), min(4 * n, MOST))
+        there = self._stored(np.unique(guesses))
+        if len(there) < wanted:
+            there = {row["id"] for rows in self._pages("", ["id"], MOST) for row in rows}
+        chosen = rng.choice(sorted(there), min(wanted, len(there)), replace=False)
+        rows = self._rows_of(np.sort(chosen.astype(np.int64)), ALL_FIELDS)
+        return self._items(sorted(rows, key=lambda row: row["id"]))
+
+    def label_counts(self) -> dict[str, int]:
+        """How many items have each label; reads the metadata of all of them."""
+        counts: Counter[str] = Counter()
+        for rows in self._pages("", ["id", "metadata"], MOST // 4):
+            for row in rows:
+                counts.update(set(row["metadata"]["labels"]))
+        return dict(sorted(counts.items()))
 
     def stats(self) -> IndexStats:
         return IndexStats(self.name, self.n_bits, len(self))

@@ -96,6 +96,11 @@ class Rows:
         rows = self._connection.execute(query, (source,))
         return {path: (identifier, stamp) for path, identifier, stamp in rows}
 
+    def label_counts(self) -> dict[str, int]:
+        """How many items have each label."""
+        query = "SELECT label, count(*) FROM labels GROUP BY label ORDER BY label"
+        return dict(self._connection.execute(query).fetchall())
+
     def _source_number(self, name: str) -> int:
         if not name:
             return 0

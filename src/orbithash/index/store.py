@@ -227,6 +227,18 @@ class StoredIndex:
             raise DamagedIndexError(self.folder, f"{ENCODER} is not as written")
         return content
 
+    def sample(self, n: int, *, seed: int) -> Items:
+        """So many items chosen at random, or all of them, in the order of ids."""
+        self._refresh(None)
+        ids = self._engine.table.ids
+        chosen = np.random.default_rng(seed).choice(len(ids), min(n, len(ids)), replace=False)
+        return self._present(ids[np.sort(chosen)])
+
+    def label_counts(self) -> dict[str, int]:
+        """How many items have each label."""
+        with self._lock, reading(self._connection, self.folder):
+            return self._rows.label_counts()
+
     def stats(self) -> IndexStats:
         self._refresh(None)
         disk = sum(path.stat().st_size for path in self.folder.iterdir())

@@ -1,0 +1,96 @@
+"""`orbithash serve`: an HTTP API and the search page."""
+
+import importlib.util
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from orbithash.errors import MissingExtraError
+
+NEEDED = ("fastapi", "uvicorn", "multipart", "prometheus_client")  # the extra `serve`
+
+
+def serve(
+    index: Annotated[
+        str, typer.Argument(help="Folder that `index` wrote, or milvus:http://HOST:19530/NAME.")
+    ],
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; others than this machine's need a key.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any that is free.")
+    ] = 8000,
+    public: Annotated[
+        bool, typer.Option("--public", help="Let everyone who reaches the server search it.")
+    ] = False,
+    images: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the images, where the index holds relative paths."),
+    ] = None,
+    uploads: Annotated[
+        Path | None,
+        typer.Option(help="Keep images that are added through the API in this folder."),
+    ] = None,
+    engine: Annotated[
+        str, typer.Option(help="What searches the codes of a folder; see: orbithash list.")
+    ] = "exact",
+    behind_proxy: Annotated[
+        bool,
+        typer.Option("--behind-proxy", help="A proxy on this machine says who the client is."),
+    ] = False,
+    rate: Annotated[
+        float, typer.Option(min=0, help="Requests per second of one client; 0: no limit.")
+    ] = 100.0,
+    concurrency: Annotated[
+        int, typer.Option(min=1, help="Requests at once; more are told to try again.")
+    ] = 64,
+    max_upload: Annotated[
+        int, typer.Option(min=1, metavar="MIB", help="Largest request that is taken.")
+    ] = 16,
+    max_pixels: Annotated[
+        int, typer.Option(min=1, metavar="MILLIONS", help="Largest image that is decoded.")
+    ] = 50,
+) -> None:
+    """Serve an index: an HTTP API, and a page to search it by image.
+
+    The keys come from the environment: ORBITHASH_KEY may search, add and remove items,
+    ORBITHASH_READ_KEY may search. Without any, only this machine is served, and nobody can change
+    the index. Ctrl-C ends the server when everything that it accepted is answered.
+    """
+    for package in NEEDED:
+        if importlib.util.find_spec(package) is None:
+            raise MissingExtraError("serve")
+    from orbithash.index import open_index  # --help must not wait for torch
+    from orbithash.serve.server import run_server
+    from orbithash.serve.settings import Limits, ServeSettings, check_exposure, keys_from
+
+    settings = ServeSettings(
+        host=host,
+        port=port,
+        keys=keys_from(os.environ),
+        public=public,
+        behind_proxy=behind_proxy,
+        images=images,
+        uploads=uploads,
+        limits=replace(
+            Limits(),
+            rate=rate,
+            concurrency=concurrency,
+            upload_bytes=max_upload << 20,
+            pixels=max_pixels * 1_000_000,
+        ),
+    )
+    check_exposure(settings)
+    opened = open_index(index, engine=engine)
+    console = Console(highlight=False)
+
+    def tell(address: str) -> None:
+        console.print(f"{len(opened)} codes of {opened.n_bits} bits, served at", style="bold")
+        print(f"  {address}", flush=True)
+        console.print("Ctrl-C ends it.")
+
+    run_server(opened, settings, ready=tell)

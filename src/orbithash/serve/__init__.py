@@ -1,0 +1,5 @@
+"""An index over HTTP: an API and a search page."""
+
+from orbithash.serve.settings import Keys, Limits, ServeSettings
+
+__all__ = ["Keys", "Limits", "ServeSettings"]

@@ -1,0 +1,56 @@
+// The server's API. Addresses are relative, so that the page also works below a proxy's path.
+
+const API = "api/v1/";
+
+export class ApiError extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+export const thumbnail = (id) => `${API}items/${id}/thumbnail`;
+export const original = (id) => `${API}items/${id}/image`;
+
+export const stats = (signal) => call("stats", { signal });
+export const sample = (n, signal) => call(`sample?n=${n}`, { signal });
+export const session = () => call("session");
+export const search = (request, signal) => send("search", request, signal);
+export const openSession = (key) => send("session", { key });
+
+export function searchImage(file, { k, radius, labels }, signal) {
+  const form = new FormData();
+  form.append("image", file);
+  form.append("k", k);
+  if (radius !== null) form.append("radius", radius);
+  for (const label of labels) form.append("labels", label);
+  return call("search/image", { method: "POST", body: form, signal });
+}
+
+function send(path, body, signal) {
+  const headers = { "Content-Type": "application/json" };
+  return call(path, { method: "POST", headers, body: JSON.stringify(body), signal });
+}
+
+async function call(path, options = {}) {
+  let response;
+  try {
+    response = await fetch(API + path, { credentials: "same-origin", ...options });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ApiError(0, "The server does not answer. Is it still running?");
+  }
+  if (response.ok) return response.json();
+  throw new ApiError(response.status, await reason(response));
+}
+
+async function reason(response) {
+  try {
+    const { detail } = await response.json();
+    return sentence(detail);
+  } catch {
+    return `The server answered ${response.status}.`;
+  }
+}
+
+const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");

@@ -1,0 +1,93 @@
+// How many, how near, and of which labels.
+
+import { byId, counted, element } from "./dom.js";
+import { adjust, readState } from "./state.js";
+
+const PAUSE = 120; // ms after the last move of a slider
+
+export function startControls() {
+  slider("k", (value) => ({ k: value }));
+  slider("radius", (value, most) => ({ radius: value >= most ? null : value }));
+  byId("filter").addEventListener("submit", (event) => {
+    event.preventDefault();
+    choose(byId("label").value);
+  });
+  // A choice from the list needs no Enter.
+  byId("label").addEventListener("input", (event) => {
+    if (event.inputType === "insertReplacementText" || !event.inputType) choose(event.target.value);
+  });
+}
+
+function slider(name, change) {
+  const input = byId(name);
+  let timer;
+  input.addEventListener("input", () => {
+    showValue(name);
+    clearTimeout(timer);
+    timer = setTimeout(() => adjust(change(Number(input.value), Number(input.max))), PAUSE);
+  });
+}
+
+function choose(label) {
+  const known = [...byId("labels").options].map((option) => option.value);
+  const chosen = known.find((each) => each.toLowerCase() === label.trim().toLowerCase());
+  if (!chosen) return;
+  byId("label").value = "";
+  const { labels } = readState();
+  if (!labels.includes(chosen)) adjust({ labels: [...labels, chosen] });
+}
+
+export function showControls(state, stats) {
+  const { n_bits: nBits, largest_k: largest, count } = stats;
+  const k = byId("k");
+  k.max = Math.max(state.k, Math.min(100, largest, Math.max(1, count)));
+  k.value = state.k;
+  const radius = byId("radius");
+  radius.max = nBits;
+  radius.value = state.radius ?? nBits;
+  showValue("k");
+  showValue("radius");
+  showLabels(state, stats);
+}
+
+function showValue(name) {
+  const input = byId(name);
+  const everything = name === "radius" && Number(input.value) >= Number(input.max);
+  const text = name === "k" ? input.value : everything ? "any" : counted(Number(input.value), "bit");
+  byId(`${name}-shown`).value = text;
+  input.setAttribute("aria-valuetext", text);
+  const share = (input.value - input.min) / Math.max(1, input.max - input.min);
+  input.style.setProperty("--filled", `${100 * share}%`);
+}
+
+function showLabels(state, stats) {
+  const list = byId("labels");
+  if (list.childElementCount !== stats.labels.length) {
+    list.replaceChildren(
+      ...stats.labels.map(({ label, count }) => element("option", { value: label }, counted(count, "item"))),
+    );
+  }
+  byId("filter").hidden = !stats.labels.length;
+  byId("chosen").replaceChildren(
+    ...state.labels.map((label) =>
+      element(
+        "li",
+        {},
+        element(
+          "button",
+          {
+            type: "button",
+            class: "chip",
+            "aria-label": `Do not ask for ${label} any more`,
+            click: () => {
+              adjust({ labels: readState().labels.filter((each) => each !== label) });
+              byId("label").focus();
+            },
+          },
+          label,
+          element("span", { "aria-hidden": "true" }, "×"),
+        ),
+      ),
+    ),
+  );
+}

@@ -1,0 +1,167 @@
+// The search view: what was asked with, and what is near.
+
+import * as api from "./api.js";
+import { strip } from "./bits.js";
+import { hitCard, itemCard, picture } from "./cards.js";
+import { showControls, startControls } from "./controls.js";
+import { byId, counted, element, number, shuffled } from "./dom.js";
+import { onImage } from "./images.js";
+import { keepPreview, preview } from "./previews.js";
+import { announce, attempt, stats } from "./shell.js";
+import { addressOf, go, readState } from "./state.js";
+
+const SHOWN_AT_START = 24;
+
+let latest = new AbortController();
+let uploaded = null; // the answer to an image, by the address that it is shown under
+
+export function startSearch() {
+  startControls();
+  onImage(takeImage);
+  byId("random").addEventListener("click", () =>
+    attempt(async () => {
+      const { items } = await api.sample(1);
+      if (items.length) go({ view: "search", id: String(items[0].id), code: null });
+    }),
+  );
+  byId("grid").addEventListener("keydown", moveInGrid);
+}
+
+export function showSearch(state, moved) {
+  latest.abort();
+  latest = new AbortController();
+  const { signal } = latest;
+  return attempt(async () => {
+    busy(true);
+    try {
+      const about = await stats();
+      if (signal.aborted) return;
+      byId("drop").hidden = !about.takes_images;
+      showControls(state, about);
+      if (state.id === null && state.code === null) await showStart(about, signal);
+      else await showAnswer(state, about, signal, moved);
+    } finally {
+      if (!signal.aborted) busy(false);
+    }
+  });
+}
+
+function busy(is) {
+  byId("grid").setAttribute("aria-busy", is);
+}
+
+async function showStart(about, signal) {
+  document.title = "orbithash";
+  const { items } = about.count ? await api.sample(SHOWN_AT_START, signal) : { items: [] };
+  byId("query").hidden = true;
+  byId("controls").hidden = true;
+  byId("legend").hidden = true;
+  byId("summary").textContent = items.length ? "Start from one of these" : "Nothing is indexed yet";
+  byId("latency").textContent = `${counted(about.count, "image")}, ${about.n_bits} bits each`;
+  byId("grid").replaceChildren(...shuffled(items).map(itemCard));
+}
+
+async function showAnswer(state, about, signal, moved) {
+  const began = performance.now();
+  const address = addressOf(state);
+  const answer =
+    uploaded?.address === address
+      ? uploaded
+      : { ...(await api.search(requestOf(state), signal)), waited: performance.now() - began };
+  if (signal.aborted) return;
+  uploaded = null;
+  byId("controls").hidden = false;
+  showQuery(state, answer);
+  showSummary(answer, about);
+  byId("grid").replaceChildren(
+    ...answer.hits.map((hit) => hitCard(hit, answer.query.code, answer.n_bits)),
+  );
+  showLegend(answer);
+  if (moved) {
+    scrollTo({ top: 0 });
+    byId("summary").focus({ preventScroll: true });
+  }
+}
+
+function requestOf({ id, code, k, radius, labels }) {
+  const request = { k, labels };
+  if (radius !== null) request.radius = radius;
+  if (id !== null) request.id = Number(id);
+  else request.code = code;
+  return request;
+}
+
+function showQuery(state, { query, n_bits: nBits }) {
+  const kept = query.item ? null : preview(query.code);
+  const image = query.item
+    ? element("a", { href: api.original(query.item.id), "aria-label": "The original image", title: "The original" }, picture(query.item))
+    : kept
+      ? element("span", { class: "picture" }, element("img", { src: kept, alt: "Your image" }))
+      : null;
+  const title = query.item ? query.item.labels.join(", ") || query.item.name : kept ? "Your image" : "A code";
+  const name = query.item?.name ?? `${query.code.slice(0, 16)}${query.code.length > 16 ? "…" : ""}`;
+  document.title = `${title} · orbithash`;
+  byId("query").replaceChildren(
+    ...[image].filter(Boolean),
+    element("h2", {}, title),
+    element("p", { class: "faint name" }, name),
+    strip(query.code, nBits),
+  );
+  byId("query").hidden = false;
+}
+
+function showSummary({ hits, took, waited }, about) {
+  const matching = hits.filter((hit) => hit.matches).length;
+  const known = hits.some((hit) => hit.matches !== null);
+  const share = known ? `, ${matching} with the same label` : "";
+  const text = hits.length ? `${number(hits.length)} nearest of ${number(about.count)}${share}` : "Nothing is that near";
+  byId("summary").textContent = text;
+  const parts = [`${milliseconds(took.searching)} to search`];
+  if (took.encoding > 1) parts.unshift(`${milliseconds(took.encoding)} to encode`);
+  byId("latency").textContent = `Answered in ${milliseconds(waited)}: ${parts.join(", ")}`;
+  announce(hits.length ? `${text}. The nearest differs in ${counted(hits[0].distance, "bit")}.` : `${text}.`);
+}
+
+const milliseconds = (value) => `${value < 10 ? value.toFixed(1) : Math.round(value)} ms`;
+
+function showLegend({ hits, n_bits: nBits }) {
+  byId("legend").hidden = !hits.length;
+  byId("legend").replaceChildren(
+    "The number is the distance: how many of the ",
+    `${nBits} bits differ from the query's. In each strip, `,
+    element("span", { class: "key" }, "these"),
+    " are the bits that differ.",
+  );
+}
+
+function takeImage(file) {
+  return attempt(async () => {
+    const state = { ...readState(), view: "search", id: null };
+    const began = performance.now();
+    busy(true);
+    try {
+      const answer = await api.searchImage(file, state);
+      const { code } = answer.query;
+      await keepPreview(code, file);
+      uploaded = { ...answer, address: addressOf({ ...state, code }), waited: performance.now() - began };
+      go({ ...state, code });
+    } finally {
+      busy(false);
+    }
+  });
+}
+
+// Arrow keys move through the grid as the eye does.
+function moveInGrid(event) {
+  const cards = [...byId("grid").querySelectorAll(".card")];
+  const at = cards.indexOf(event.target);
+  if (at < 0) return;
+  const columns = cards.findIndex((card) => card.offsetTop > cards[0].offsetTop);
+  const row = columns < 0 ? cards.length : columns;
+  const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: row, ArrowUp: -row };
+  const next = event.key === "Home" ? 0 : event.key === "End" ? cards.length - 1 : at + (steps[event.key] ?? NaN);
+  if (cards[next]) {
+    event.preventDefault();
+    cards[next].focus();
+  }
+}

@@ -1,0 +1,69 @@
+// What both views share: problems, announcements, the key, and the figures of the index.
+
+import * as api from "./api.js";
+import { byId } from "./dom.js";
+
+let known = null; // the figures, asked for once and again when the collection is looked at
+
+export function stats(fresh = false) {
+  if (fresh || !known) {
+    const asked = api.stats();
+    known = asked;
+    asked.catch(() => {
+      if (known === asked) known = null;
+    });
+  }
+  return known;
+}
+
+export function announce(text) {
+  byId("announcer").textContent = text;
+}
+
+// Do something that may fail; what went wrong is shown where everyone sees it.
+export async function attempt(action) {
+  showProblem(null);
+  try {
+    await action();
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    if (error.status === 401) {
+      await askForKey();
+      await attempt(action);
+      return;
+    }
+    if (!(error instanceof api.ApiError)) throw error;
+    showProblem(error.message);
+  }
+}
+
+function showProblem(text) {
+  byId("problem").hidden = text === null;
+  byId("problem").textContent = text ?? "";
+}
+
+let asking = null; // several requests may find out at once that a key is needed
+
+export function askForKey() {
+  asking ??= new Promise((resolve) => {
+    const dialog = byId("key-dialog");
+    dialog.addEventListener("cancel", (event) => event.preventDefault());
+    byId("key-form").onsubmit = async (event) => {
+      event.preventDefault();
+      try {
+        await api.openSession(byId("key").value);
+      } catch (error) {
+        byId("key-problem").hidden = false;
+        byId("key-problem").textContent = error.message;
+        byId("key").select();
+        return;
+      }
+      byId("key").value = "";
+      asking = null;
+      dialog.close();
+      resolve();
+    };
+    dialog.showModal();
+  });
+  return asking;
+}

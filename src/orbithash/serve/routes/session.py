@@ -1,0 +1,37 @@
+"""The key in a browser: given once, it becomes a cookie, because pictures carry no headers."""
+
+from fastapi import APIRouter, Request, Response
+from starlette.exceptions import HTTPException
+
+from orbithash.serve.access import COOKIE, cookie_of, may_read, same
+from orbithash.serve.schemas import Key, Problem, Status
+from orbithash.serve.settings import ServeSettings
+
+
+def session_routes(settings: ServeSettings) -> APIRouter:
+    """What the page asks before all else."""
+    routes = APIRouter(tags=["session"], responses={401: {"model": Problem}})
+
+    @routes.get("/session", summary="Whether this browser may search")
+    async def get_session(request: Request) -> Status:
+        if settings.reading_is_open or may_read(request.headers, settings.keys):
+            return Status(status="welcome")
+        raise HTTPException(401, "this needs a key")
+
+    @routes.post("/session", summary="Give a browser a cookie for a key")
+    async def post_session(key: Key, request: Request, response: Response) -> Status:
+        """The cookie allows searching, never changing, and ends when the key is changed."""
+        known = [same(key.key, each) for each in (settings.keys.write, settings.keys.read) if each]
+        if not any(known):
+            raise HTTPException(401, "this key is not known here")
+        response.set_cookie(
+            COOKIE,
+            cookie_of(settings.keys),
+            max_age=30 * 24 * 3600,
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
+        )
+        return Status(status="welcome")
+
+    return routes

@@ -1,0 +1,42 @@
+"""Work that must not hold up the event loop: threads with a short queue before them."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+
+class OverloadedError(Exception):
+    """More is asked than can be done soon; it is better asked again later."""
+
+
+class Workers:
+    """A few threads, and a limit to what may wait for them."""
+
+    def __init__(self, name: str, *, n_threads: int, n_waiting: int) -> None:
+        self.name, self._most = name, n_threads + n_waiting
+        self._threads = ThreadPoolExecutor(n_threads, thread_name_prefix=name)
+        self.n_accepted = 0  # under way or waiting; touched by the event loop alone
+
+    async def run(
+        self, function: Callable[Given, Result], *arguments: Given.args, **options: Given.kwargs
+    ) -> Result:
+        """What a function returns, called in one of the threads; `OverloadedError` if all wait."""
+        if self.n_accepted >= self._most:
+            raise OverloadedError(self.name)
+        self.n_accepted += 1
+        # Counted until the work is done, even if whoever asked for it has gone meanwhile.
+        work = self._threads.submit(function, *arguments, **options)
+        loop = asyncio.get_running_loop()
+        work.add_done_callback(lambda _: loop.call_soon_threadsafe(self._done))
+        return await asyncio.shield(asyncio.wrap_future(work))
+
+    def _done(self) -> None:
+        self.n_accepted -= 1
+
+    def close(self) -> None:
+        """Finish what was accepted."""
+        self._threads.shutdown(wait=True)

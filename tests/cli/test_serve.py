@@ -1,0 +1,60 @@
+import json
+import os
+import signal
+import socket
+import time
+from urllib.request import urlopen
+
+import numpy as np
+import pytest
+
+from clean_processes import start
+from orbithash.cli import run
+from orbithash.index import create_index
+
+pytest.importorskip("fastapi", reason="the extra serve is not installed")
+
+
+@pytest.fixture
+def index(tmp_path):
+    with create_index(tmp_path / "codes.orbit", 16) as index:
+        index.add(np.arange(5), np.arange(10, dtype=np.uint8).reshape(5, 2))
+    return str(tmp_path / "codes.orbit")
+
+
+def test_an_address_for_everyone_needs_a_key(index, capsys, monkeypatch):
+    monkeypatch.delenv("ORBITHASH_KEY", raising=False)
+    assert run(["serve", index, "--host", "0.0.0.0"]) == 2
+    assert "--public" in capsys.readouterr().err
+
+
+def test_a_key_that_can_be_guessed_is_refused(index, capsys, monkeypatch):
+    monkeypatch.setenv("ORBITHASH_KEY", "secret")
+    assert run(["serve", index]) == 2
+    assert "ORBITHASH_KEY" in capsys.readouterr().err
+
+
+def test_an_index_that_is_not_there_and_a_port_in_use_are_explained(index, tmp_path, capsys):
+    assert run(["serve", str(tmp_path / "nothing.orbit")]) == 2
+    assert "there is no index" in capsys.readouterr().err
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        assert run(["serve", index, "--port", str(used.getsockname()[1])]) == 2
+    assert "cannot listen on 127.0.0.1" in capsys.readouterr().err
+
+
+def test_the_server_answers_until_it_is_interrupted(index, tmp_path):
+    output = tmp_path / "output.txt"
+    process = start(["serve", index, "--port", "0"], output=output)
+    deadline = time.monotonic() + 100
+    while "Ctrl-C" not in (output.read_text() if output.exists() else ""):
+        assert process.is_alive(), output.read_text()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    (address,) = [line.strip() for line in output.read_text().split("\n") if "http" in line]
+    assert address.startswith("http://127.0.0.1:")
+    with urlopen(f"{address}api/v1/stats", timeout=60) as answer:
+        assert json.load(answer)["count"] == 5
+    os.kill(process.pid, signal.SIGINT)
+    process.join(60)
+    assert process.exitcode == 0
+    assert "Traceback" not in output.read_text()

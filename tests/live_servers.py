@@ -1,0 +1,52 @@
+"""Servers that really listen, each in a thread of the test's process."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from orbithash.index import Index, open_index
+from orbithash.serve.settings import ServeSettings
+from served_indexes import UNHURRIED, create_app, encoder_or_none
+
+
+class LiveServer:
+    """A server in a thread; `stop` is what a signal does to a process."""
+
+    def __init__(self, index: Index, settings: ServeSettings) -> None:
+        from orbithash.serve.server import address_of, listen, server_of
+
+        app = create_app(index, encoder_or_none(index), settings)
+        self._socket = listen("127.0.0.1", 0)
+        self.address = address_of(self._socket)
+        self.port = self._socket.getsockname()[1]
+        self._server = server_of(app, settings)
+        self._thread = threading.Thread(target=self._server.run, args=([self._socket],))
+
+    def start(self) -> None:
+        self._thread.start()
+        deadline = time.monotonic() + 30
+        while not self._server.started:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+
+    def join(self) -> None:
+        self._thread.join(timeout=60)
+        assert not self._thread.is_alive()
+        self._socket.close()
+
+
+@contextmanager
+def live_server(index: Path | Index, settings: ServeSettings | None = None) -> Iterator[LiveServer]:
+    opened = open_index(index) if isinstance(index, Path) else index
+    server = LiveServer(opened, settings or ServeSettings(limits=UNHURRIED))
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        server.join()

@@ -1,0 +1,119 @@
+import pytest
+
+from orbithash.errors import InputError
+from orbithash.serve.settings import Keys, ServeSettings, check_exposure, keys_from
+from served_indexes import API, READ_KEY, WRITE_KEY, bearer, client_of, picture_index, with_keys
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return picture_index(tmp_path_factory.mktemp("served"))
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::", "birds.example"])
+def test_others_are_not_let_in_without_a_key_unless_told_so(host):
+    with pytest.raises(InputError, match="ORBITHASH_KEY"):
+        check_exposure(ServeSettings(host=host))
+    check_exposure(ServeSettings(host=host, public=True))
+    check_exposure(ServeSettings(host=host, keys=Keys(write=WRITE_KEY)))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.8.8.8"])
+def test_this_machine_needs_no_key(host):
+    check_exposure(ServeSettings(host=host))
+
+
+def test_keys_come_from_the_environment_and_are_long_enough():
+    keys = keys_from({"ORBITHASH_KEY": WRITE_KEY, "ORBITHASH_READ_KEY": READ_KEY})
+    assert (keys.write, keys.read) == (WRITE_KEY, READ_KEY)
+    assert WRITE_KEY not in repr(keys)
+    assert not keys_from({})
+    for short in ("secret", "schlüssel" * 3, "with\nline breaks in it"):
+        with pytest.raises(InputError, match="plain characters"):
+            keys_from({"ORBITHASH_KEY": short})
+
+
+def test_with_a_key_everything_about_the_index_needs_it(place):
+    with client_of(place, with_keys()) as client:
+        for path in ("stats", "sample", "items/0", "items/0/thumbnail", "items/0/image"):
+            refused = client.get(f"{API}/{path}")
+            assert refused.status_code == 401
+            assert refused.headers["www-authenticate"] == "Bearer"
+            assert client.get(f"{API}/{path}", headers=bearer(READ_KEY)).status_code == 200
+            assert client.get(f"{API}/{path}", headers=bearer(WRITE_KEY)).status_code == 200
+            for wrong in (READ_KEY[:-1], READ_KEY + "x", "", READ_KEY.upper()):
+                assert client.get(f"{API}/{path}", headers=bearer(wrong)).status_code == 401
+        assert client.post(f"{API}/search", json={"id": 1}).status_code == 401
+        assert client.get("/metrics").status_code == 401
+        for path in ("/", "/page/app.js", "/health", "/ready", "/openapi.json"):
+            assert client.get(path).status_code == 200
+
+
+def test_a_browser_gets_a_cookie_for_a_key_that_lets_it_read_and_not_write(place):
+    with client_of(place, with_keys()) as client:
+        assert client.get(f"{API}/session").status_code == 401
+        assert client.post(f"{API}/session", json={"key": "wrong" * 5}).status_code == 401
+        welcome = client.post(f"{API}/session", json={"key": WRITE_KEY})
+        cookie = welcome.headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=strict" in cookie
+        assert WRITE_KEY not in cookie
+        assert client.get(f"{API}/stats").status_code == 200  # the client sends it back
+        assert client.delete(f"{API}/items/0").status_code == 401
+    other = ServeSettings(keys=Keys(write=WRITE_KEY + "changed"))
+    with client_of(place, other, Cookie=cookie.partition(";")[0]) as client:
+        assert client.get(f"{API}/stats").status_code == 401
+
+
+def test_public_means_that_reading_needs_no_key(place):
+    with client_of(place, with_keys(public=True)) as client:
+        assert client.get(f"{API}/stats").status_code == 200
+        assert client.get(f"{API}/session").status_code == 200
+
+
+def test_a_name_of_another_site_that_points_here_is_refused(place):
+    with client_of(place) as client:
+        for host in ("evil.example", "evil.example:8000", "127.0.0.1.evil.example", ""):
+            assert client.get(f"{API}/stats", headers={"Host": host}).status_code == 421
+        for host in ("localhost:8000", "127.0.0.1", "[::1]:8000"):
+            assert client.get(f"{API}/stats", headers={"Host": host}).status_code == 200
+
+
+def test_pages_of_other_sites_cannot_make_the_server_work(place):
+    with client_of(place) as client:
+        cross = {"Sec-Fetch-Site": "cross-site"}
+        assert client.post(f"{API}/search", json={"id": 1}, headers=cross).status_code == 403
+
+
+def test_every_answer_carries_strict_headers(place):
+    with client_of(place) as client:
+        for answer in (
+            client.get("/"),
+            client.get("/page/style.css"),
+            client.get("/nowhere"),
+            client.get(f"{API}/items/0/image"),
+            client.post(f"{API}/search", json={}),
+        ):
+            policy = answer.headers["content-security-policy"]
+            assert "default-src 'none'" in policy
+            assert "unsafe" not in policy
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert answer.headers["referrer-policy"] == "no-referrer"
+            assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+
+
+@pytest.mark.parametrize("name", ["../app.py", "..%2fapp.py", "%2e%2e/app.py", "app.py", "x.js"])
+def test_only_files_of_the_page_are_served_as_the_page(place, name):
+    with client_of(place) as client:
+        answer = client.get(f"/page/{name}")
+        assert answer.status_code == 404
+        assert "import" not in answer.text
+
+
+def test_the_page_itself_asks_nobody_else_for_anything(place):
+    with client_of(place) as client:
+        page = client.get("/").text
+        assert "http" not in page.replace("http-equiv", "")
+        assert "<style" not in page
+        assert " style=" not in page
+        assert " onclick=" not in page

@@ -1,0 +1,164 @@
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from image_files import noise
+from orbithash.index import Metadata, create_index, open_index
+from orbithash.serve.settings import ServeSettings
+from served_indexes import (
+    API,
+    READ_KEY,
+    UNHURRIED,
+    WRITE_KEY,
+    as_base64,
+    as_bytes,
+    bearer,
+    client_of,
+    picture_index,
+    with_keys,
+)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return picture_index(tmp_path_factory.mktemp("served"))
+
+
+@pytest.fixture(scope="module")
+def client(place):
+    with client_of(place) as client:
+        yield client
+
+
+def test_an_item_is_described_without_saying_where_its_file_is(client, place):
+    item = client.get(f"{API}/items/6").json()
+    assert item["labels"] == ["1"]
+    assert item["name"] == "1/2.png"
+    assert item["picture"] is True
+    assert str(place.parent) not in str(item)
+
+
+def test_pictures_come_small_and_as_they_are(client, place):
+    content = (place.parent / "photos/1/2.png").read_bytes()
+    original = client.get(f"{API}/items/6/image")
+    assert original.content == content
+    assert original.headers["content-type"] == "image/png"
+    small = client.get(f"{API}/items/6/thumbnail")
+    assert small.headers["content-type"] == "image/jpeg"
+    assert Image.open(io.BytesIO(small.content)).size == (24, 20)
+    again = client.get(f"{API}/items/6/thumbnail", headers={"If-None-Match": small.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+def test_a_large_picture_gets_a_small_thumbnail(tmp_path):
+    noise((1200, 800)).save(tmp_path / "large.jpg")
+    with (
+        client_of_paths(tmp_path, [str(tmp_path / "large.jpg")]) as client,
+        Image.open(io.BytesIO(client.get(f"{API}/items/0/thumbnail").content)) as small,
+    ):
+        assert small.size == (320, 213)
+
+
+@pytest.mark.parametrize("kind", ["thumbnail", "image"])
+@pytest.mark.parametrize(
+    "path", ["/etc/passwd", "/dev/zero", "/proc/self/environ", "../../etc/passwd", "row 5", ""]
+)
+def test_a_file_that_is_no_picture_is_not_served_even_if_the_index_names_it(tmp_path, path, kind):
+    with client_of_paths(tmp_path, [path], images=tmp_path) as client:
+        answer = client.get(f"{API}/items/0/{kind}")
+        assert answer.status_code == 404
+        assert "root:" not in answer.text
+
+
+def test_relative_paths_are_looked_up_in_the_folder_of_images_and_nowhere_else(tmp_path):
+    noise((20, 20)).save(tmp_path / "outside.png")
+    (tmp_path / "photos").mkdir()
+    noise((20, 20)).save(tmp_path / "photos/inside.png")
+    (tmp_path / "photos/link.png").symlink_to(tmp_path / "outside.png")
+    paths = ["inside.png", "../outside.png", "link.png"]
+    with client_of_paths(tmp_path, paths, images=tmp_path / "photos") as client:
+        found = [client.get(f"{API}/items/{i}/image").status_code for i in range(3)]
+    assert found == [200, 404, 404]
+    with client_of_paths(tmp_path / "again", paths) as client:
+        assert client.get(f"{API}/items/0/image").status_code == 404
+
+
+def test_without_a_key_nobody_can_change_the_index(client):
+    for answer in (
+        client.post(f"{API}/items", json={"items": [{"code": "00ff00"}]}),
+        client.post(f"{API}/items/image", files={"image": as_bytes(noise((9, 9)))}),
+        client.delete(f"{API}/items/0"),
+    ):
+        assert answer.status_code == 403
+        assert "ORBITHASH_KEY" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("headers", [{}, bearer("wrong" * 8), bearer(READ_KEY)])
+def test_the_key_for_writing_is_needed_to_write(place, headers):
+    with client_of(place, with_keys(public=True), **headers) as client:
+        assert client.delete(f"{API}/items/0").status_code == 401
+        assert client.post(f"{API}/items", json={"items": []}).status_code == 401
+        assert client.get(f"{API}/items/0").status_code == 200
+
+
+def test_items_are_added_searched_and_removed_with_the_key(tmp_path):
+    index = picture_index(tmp_path, classes=2)
+    settings = with_keys(uploads=tmp_path / "kept")
+    with client_of(index, settings, **bearer(WRITE_KEY)) as client:
+        content = as_bytes(noise((50, 40), seed=7), "JPEG")
+        added = [
+            {"code": "00ff00", "labels": ["new", "x;y"], "fields": {"year": 2020}},
+            {"bits": "01" * 12},
+            {"image": as_base64(content), "labels": ["photo"]},
+        ]
+        answer = client.post(f"{API}/items", json={"items": added})
+        assert answer.status_code == 201
+        assert answer.json()["ids"] == [8, 9, 10]
+        item = client.get(f"{API}/items/8").json()
+        assert (item["labels"], item["fields"]) == (["new", "x;y"], {"year": 2020})
+        assert item["picture"] is False
+        assert client.get(f"{API}/items/9").json()["code"] == "555555"
+        assert client.get(f"{API}/items/10/image").content == content
+        uploaded = client.post(
+            f"{API}/items/image",
+            files={"image": ("../../evil.php", content)},
+            data={"labels": ["a", "b"]},
+        )
+        assert uploaded.json()["ids"] == [11]
+        assert len(list((tmp_path / "kept").iterdir())) == 1
+        found = client.post(f"{API}/search", json={"id": 10, "labels": ["b"]}).json()
+        assert (found["hits"][0]["id"], found["hits"][0]["distance"]) == (11, 0)
+        assert client.delete(f"{API}/items/10").status_code == 204
+        assert client.delete(f"{API}/items/10").status_code == 404
+        assert client.get(f"{API}/items/10").status_code == 404
+        assert client.get(f"{API}/items/11/image").content == content
+    with open_index(index) as reopened:
+        assert len(reopened) == 11
+
+
+def test_a_bad_item_keeps_the_whole_batch_out(tmp_path):
+    with client_of(picture_index(tmp_path), with_keys(), **bearer(WRITE_KEY)) as client:
+        batch = {"items": [{"code": "00ff00"}, {"image": as_base64(b"no image")}]}
+        assert client.post(f"{API}/items", json=batch).status_code == 422
+        assert client.get(f"{API}/stats").json()["count"] == 12
+
+
+def test_labels_that_no_database_can_hold_are_refused(tmp_path):
+    with client_of(picture_index(tmp_path), with_keys(), **bearer(WRITE_KEY)) as client:
+        answer = client.post(
+            f"{API}/items",
+            content=rb'{"items": [{"code": "00ff00", "labels": ["\ud800"]}]}',
+            headers={"Content-Type": "application/json"},
+        )
+        assert answer.status_code == 422
+
+
+def client_of_paths(folder, paths, images=None):
+    """A client of an index whose items have these paths."""
+    folder.mkdir(exist_ok=True)
+    with create_index(folder / "paths.orbit", 8) as index:
+        codes = np.arange(len(paths), dtype=np.uint8)[:, None]
+        index.add(np.arange(len(paths)), codes, [Metadata(path=path) for path in paths])
+    return client_of(folder / "paths.orbit", ServeSettings(images=images, limits=UNHURRIED))

@@ -1,0 +1,311 @@
+"""The search page in a real browser."""
+
+import base64
+import re
+
+import pytest
+
+from browsers import Visit, browser  # noqa: F401 — a fixture
+from image_files import noise
+from live_servers import live_server
+from served_indexes import READ_KEY, as_bytes, picture_index, with_keys
+
+pytestmark = pytest.mark.browser
+
+PHONE = {"viewport": {"width": 375, "height": 740}, "has_touch": True, "is_mobile": True}
+N_ITEMS = 24
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return picture_index(tmp_path_factory.mktemp("served"), classes=3, per_class=8)
+
+
+@pytest.fixture(scope="module")
+def server(place):
+    with live_server(place) as server:
+        yield server
+
+
+@pytest.fixture
+def visit(browser, server, request):  # noqa: F811
+    """A page that must not complain, nor ask anybody else for anything."""
+    visit = Visit(browser, server.address, **getattr(request, "param", {}))
+    yield visit
+    visit.close()
+    assert visit.foreign == []
+    assert visit.complaints == []
+
+
+@pytest.fixture
+def page(visit):
+    visit.page.goto(visit.address)
+    visit.page.wait_for_selector("#grid .card")
+    return visit.page
+
+
+def cards(page):
+    return page.locator("#grid .card")
+
+
+def wait_for_results(page, query):
+    """Until the results of a query are there; returns them."""
+    page.wait_for_function(
+        "query => location.search.includes(query) && document.querySelector('#grid .distance')"
+        " && document.querySelector('#grid').getAttribute('aria-busy') === 'false'",
+        arg=query,
+    )
+    return cards(page)
+
+
+def transfer(page, content, name="bird.png", kind="image/png"):
+    """A file as a browser hands it over when it is dropped or pasted."""
+    return page.evaluate_handle(
+        """([content, name, type]) => {
+            const bytes = Uint8Array.from(atob(content), (letter) => letter.charCodeAt(0));
+            const data = new DataTransfer();
+            data.items.add(new File([bytes], name, { type }));
+            return data;
+        }""",
+        [base64.b64encode(content).decode(), name, kind],
+    )
+
+
+def test_a_dropped_image_shows_the_nearest_at_once(page, place):
+    content = (place.parent / "photos/1/2.png").read_bytes()
+    data = transfer(page, content)
+    page.dispatch_event("body", "dragenter", {"dataTransfer": data})
+    assert page.locator("#veil").is_visible()
+    page.dispatch_event("body", "drop", {"dataTransfer": data})
+    assert page.locator("#veil").is_hidden()
+    assert wait_for_results(page, "code=").count() == N_ITEMS
+    assert cards(page).first.locator(".distance").inner_text() == "0"
+    assert page.locator("#query img").get_attribute("src").startswith("data:image/")
+    assert re.search(
+        r"Answered in [\d.]+ ms: .* to encode, .* to search", page.inner_text("#latency")
+    )
+    page.reload()  # the code is in the address, the picture in the tab
+    assert wait_for_results(page, "code=").count() == N_ITEMS
+    assert page.locator("#query img").get_attribute("alt") == "Your image"
+
+
+def test_an_image_can_be_pasted_or_chosen(page, place):
+    data = transfer(page, as_bytes(noise((30, 20), seed=5)))
+    page.evaluate(
+        "data => document.dispatchEvent("
+        "new ClipboardEvent('paste', { clipboardData: data, bubbles: true }))",
+        data,
+    )
+    wait_for_results(page, "code=")
+    before = page.url
+    page.set_input_files("#file", place.parent / "photos/2/1.png")
+    page.wait_for_function("before => location.href !== before", arg=before)
+    assert wait_for_results(page, "code=").count() == N_ITEMS
+
+
+def test_a_result_is_searched_by_and_back_returns(page):
+    start = page.inner_text("#summary")
+    cards(page).nth(3).click()
+    wait_for_results(page, "id=")
+    first, shown = page.url, page.inner_text("#query .name")
+    assert cards(page).count() == N_ITEMS - 1
+    cards(page).nth(2).click()
+    page.wait_for_function("before => location.href !== before", arg=first)
+    wait_for_results(page, "id=")
+    assert page.inner_text("#query .name") != shown
+    page.go_back()
+    page.wait_for_function(
+        "shown => document.querySelector('#query .name').textContent === shown", arg=shown
+    )
+    assert page.url == first
+    page.go_back()
+    page.wait_for_function(
+        "start => document.querySelector('#summary').textContent === start", arg=start
+    )
+    page.go_forward()
+    wait_for_results(page, "id=")
+    assert page.url == first
+
+
+def test_each_result_says_how_far_it_is_and_which_bits_differ(visit):
+    visit.page.goto(visit.address + "?id=5")
+    results = wait_for_results(visit.page, "id=5")
+    for i in range(results.count()):
+        distance = int(results.nth(i).locator(".distance").inner_text())
+        spoken = results.nth(i).locator(".strip").get_attribute("aria-label")
+        expected = f"{distance} of 24 bits differ: " if distance else "all 24 bits agree"
+        assert spoken.startswith(expected)
+        label = results.nth(i).locator(".label").inner_text()
+        assert results.nth(i).locator(".mark").get_attribute("aria-label") == (
+            "same label" if label == "0" else "other label"
+        )
+    matching = results.locator(".mark.same").count()
+    assert matching == 7
+    assert f"{matching} with the same label" in visit.page.inner_text("#summary")
+    assert "7 with the same label" in visit.page.inner_text("#announcer")
+
+
+def test_sliders_and_labels_narrow_the_results(visit):
+    page = visit.page
+    page.goto(visit.address + "?id=5")
+    wait_for_results(page, "id=5")
+    page.focus("#k")
+    page.keyboard.press("Home")
+    page.wait_for_function("() => document.querySelectorAll('#grid .card').length === 1")
+    assert "k=1" in page.url
+    for _ in range(4):
+        page.keyboard.press("ArrowRight")
+    page.wait_for_function("() => document.querySelectorAll('#grid .card').length === 5")
+    assert page.inner_text("#k-shown") == "5"
+    page.focus("#radius")
+    page.keyboard.press("Home")
+    page.wait_for_function("() => location.search.includes('radius=0')")
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('#grid .distance')]"
+        ".every((shown) => shown.textContent === '0')"
+    )
+    page.keyboard.press("End")
+    page.wait_for_function("() => !location.search.includes('radius')")
+    page.fill("#label", "2")
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => location.search.includes('label=2')")
+    page.wait_for_function(
+        "() => document.querySelectorAll('#grid .card').length === 5"
+        " && [...document.querySelectorAll('#grid .label')]"
+        ".every((shown) => shown.textContent === '2')"
+    )
+    page.reload()
+    assert wait_for_results(page, "label=2").count() == 5
+    page.click("#chosen button")
+    page.wait_for_function("() => !location.search.includes('label')")
+    page.wait_for_function("() => document.querySelector('#grid .mark.same')")
+
+
+def test_the_theme_is_switched_and_remembered(page):
+    paper = "getComputedStyle(document.documentElement).backgroundColor"
+    light = page.evaluate(paper)
+    page.click("#theme")
+    assert page.get_attribute("#theme", "aria-pressed") == "true"
+    dark = page.evaluate(paper)
+    assert dark != light
+    page.reload()
+    assert page.evaluate(paper) == dark
+    page.click("#theme")
+    assert page.evaluate(paper) == light
+
+
+@pytest.mark.parametrize("visit", [{"color_scheme": "dark"}], indirect=True)
+def test_the_theme_of_the_system_is_the_default(page):
+    assert page.get_attribute("html", "data-theme") == "dark"
+
+
+@pytest.mark.parametrize("visit", [PHONE], indirect=True)
+@pytest.mark.parametrize("address", ["?", "?id=5", "?view=collection"])
+def test_a_phone_shows_everything_without_scrolling_sideways(visit, address):
+    visit.page.goto(visit.address + address)
+    visit.page.wait_for_selector(".card .picture img")
+    assert visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert visit.page.evaluate(
+        "document.querySelector('#theme').getBoundingClientRect().right <= innerWidth"
+    )
+
+
+def test_everything_can_be_done_by_keyboard(page):
+    def press_until(selector, key="Tab"):
+        for _ in range(80):
+            page.keyboard.press(key)
+            if page.evaluate("selector => document.activeElement.matches(selector)", selector):
+                return
+        raise AssertionError(f"{selector} cannot be reached")
+
+    press_until("#file")
+    press_until("#random")
+    page.keyboard.press("Enter")
+    wait_for_results(page, "id=")
+    assert page.evaluate("document.activeElement.id") == "summary"
+    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowUp")
+    chosen = page.evaluate("document.activeElement.dataset.id")
+    assert chosen == cards(page).nth(1).get_attribute("data-id")
+    page.keyboard.press("Enter")
+    wait_for_results(page, f"id={chosen}")
+    page.evaluate("document.querySelector('.brand').focus()")
+    press_until("a[data-view=collection]")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".tiles")
+    assert page.evaluate("document.activeElement.id") == "collection-title"
+
+
+def test_a_screen_reader_finds_names_for_everything(visit):
+    for address in ("?id=5", "?view=collection"):
+        visit.page.goto(visit.address + address)
+        visit.page.wait_for_selector(".card img")
+        nameless = visit.page.evaluate(
+            """() => [...document.querySelectorAll('button, a, input, svg[role=img], section, img')]
+                .filter((one) => one.checkVisibility() && !one.hasAttribute('alt'))
+                .filter((one) => !(one.getAttribute('aria-label') || one.textContent.trim()
+                    || one.labels?.length || one.hasAttribute('aria-labelledby')))
+                .map((one) => one.outerHTML)"""
+        )
+        assert nameless == []
+        assert visit.page.locator("h1:visible").count() == 1
+    assert visit.page.get_attribute("html", "lang") == "en"
+
+
+def test_the_collection_is_described_and_leads_to_searches(page):
+    page.click("nav a[data-view=collection]")
+    page.wait_for_selector("#collection .grid .card")
+    assert [text.lower() for text in page.locator(".tiles dd").all_inner_texts()[:3]] == [
+        "24",
+        "24",
+        "3",
+    ]
+    assert page.locator(".bars li").count() == 3
+    assert page.locator(".chart").count() == 2
+    assert page.locator(".chart").nth(1).locator(".bar").count() == 24
+    assert page.locator(".pairs").count() == 2
+    first = page.locator(".pairs").first.locator(".card").first
+    href = first.get_attribute("href")
+    first.click()
+    assert wait_for_results(page, href).count() == N_ITEMS - 1
+    page.go_back()
+    page.wait_for_selector("#collection .tiles")
+
+
+@pytest.fixture
+def failing(visit):
+    """A page whose browser notes that the server refused something, as it should."""
+    yield visit
+    visit.complaints = [each for each in visit.complaints if "Failed to load resource" not in each]
+
+
+def test_a_file_that_is_no_image_is_explained_and_the_page_goes_on(failing, page):
+    data = transfer(page, b"hello", "notes.txt", "text/plain")
+    page.dispatch_event("body", "drop", {"dataTransfer": data})
+    page.wait_for_selector("#problem:visible")
+    assert "not an image of a known format" in page.inner_text("#problem")
+    cards(page).first.click()
+    wait_for_results(page, "id=")
+    assert page.locator("#problem").is_hidden()
+
+
+def test_the_key_is_asked_for_once(browser, place):  # noqa: F811
+    with live_server(place, with_keys()) as server:
+        visit = Visit(browser, server.address)
+        page = visit.page
+        page.goto(server.address)
+        page.wait_for_selector("#key-dialog:modal")
+        page.fill("#key", "not the right one")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#key-problem:visible")
+        page.fill("#key", READ_KEY)
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#grid .card img")
+        page.reload()
+        page.wait_for_function("() => document.querySelector('#grid .card img')?.naturalWidth > 0")
+        assert page.locator("#key-dialog").is_hidden()
+        visit.close()
+    assert visit.foreign == []
+    assert all("Failed to load resource" in each for each in visit.complaints)
