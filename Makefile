@@ -34,6 +34,7 @@ bench: .venv/all ## our claims of speed, each a ratio against a peer in the same
 	.venv/bin/python benchmarks/evaluate.py
 	.venv/bin/python benchmarks/encoding.py
 	.venv/bin/python benchmarks/fine_tuning.py
+	.venv/bin/python benchmarks/serving.py
 
 docs: .venv/all ## build the documentation into build/site
 	.venv/bin/mkdocs build --strict --site-dir build/site
