@@ -19,12 +19,13 @@ from numba import get_num_threads, njit, prange
 from orbithash.kernels.lanes import lowest
 from orbithash.kernels.nearest import nearest_words
 from orbithash.kernels.popcount import popcount
-from orbithash.kernels.substring_tables import MOST_BITS, SubstringTables, substring
+from orbithash.kernels.substring_tables import MOST_BITS, SubstringTables, cut
 from orbithash.kernels.within import within_words
 
-# What takes as long as scanning so many words of codes, measured by benchmarks/search.py.
-PROBE = 60  # asking a table for a value
-CANDIDATE = 120  # looking at a code that a table has named
+# Measured: what takes as long as scanning so many words of codes, of which a core does eight in a
+# nanosecond. Tables and codes are read here and there, a scan reads them in a row.
+PROBE = 150  # asking a table for a value
+CANDIDATE = 500  # looking at a code that a table has named
 TOGETHER = 64  # queries that have room for their candidates at the same time
 
 
@@ -100,65 +101,70 @@ def probe(queries, query, database, tables, k, radius, costs, keys):  # type: ig
     starts, widths, bases, offsets, rows = tables
     probe_cost, candidate_cost, left = costs
     n_words, n = database.shape
-    ours = np.empty((n_words, 1), dtype=np.uint64)
-    difference = np.empty((n_words, 1), dtype=np.uint64)
+    ours = np.zeros(n_words + 1, dtype=np.uint64)  # a last word beyond all substrings
     for word in range(n_words):
-        ours[word, 0] = queries[query, word]
+        ours[word] = queries[query, word]
+    named = np.empty(keys.shape[1], dtype=np.uint32)
     counts = np.zeros(64 * n_words + 1, dtype=np.int64)
     kept, proven, enough = 0, -1, 0
     for flips in range(MOST_BITS + 1):
         for table in range(starts.size):
-            width, base = widths[table], bases[table]
+            start, width, base = starts[table], widths[table], bases[table]
             # Values that differ in `flips` bits, and the codes that they would have by chance.
             values = combinations(width, flips)
             if values * (probe_cost + candidate_cost * (n >> width)) > left:
                 return -1
-            value = substring(ours, 0, starts[table], width)
-            flipped = (1 << flips) - 1
-            while flipped < 1 << width:
+            value = cut(ours[start >> 6], ours[(start >> 6) + 1], start, width)
+            flipped, n_named = (1 << flips) - 1, 0
+            for _ in range(values):
                 place = base + (value ^ flipped)
                 first, last = np.int64(offsets[place]), np.int64(offsets[place + 1])
                 left -= probe_cost + candidate_cost * (last - first)
                 if left < 0:
                     return -1
                 for i in range(first, last):
-                    position = np.int64(rows[table, i])
-                    for word in range(n_words):
-                        difference[word, 0] = database[word, position] ^ ours[word, 0]
-                    if named_before(difference, starts, widths, flips, table):
-                        continue
-                    distance = ones(difference)
-                    if distance <= radius:
-                        keys[query, kept] = distance * n + position
-                        kept += 1
-                        counts[distance] += 1
-                flipped = next_flipped(flipped) if flips > 0 else 1 << width
+                    named[n_named] = rows[table, i]
+                    n_named += 1
+                flipped = next_flipped(flipped)
+            seen = (starts, widths, flips, table)
+            kept = look_at(named[:n_named], ours, database, seen, radius, keys[query], kept, counts)
             # Whatever is not found yet differs in more than `flips` bits of the substrings so far
             # and in at least `flips` of the others.
             proven += 1
             enough += counts[proven] if proven < counts.size else 0
             if proven >= radius or enough >= k:
-                return select(keys, query, kept, counts, k, n)
-    return select(keys, query, kept, counts, k, n)
+                return select(keys[query], kept, counts, k, n)
+    return select(keys[query], kept, counts, k, n)
 
 
 @njit(cache=True, nogil=True)
-def named_before(difference, starts, widths, flips, table):  # type: ignore[no-untyped-def]
-    """Whether a code was found by fewer flips, or by as many in a table before this."""
-    for other in range(starts.size):
-        bits = substring(difference, 0, starts[other], widths[other])
-        flipped = popcount(bits)
-        if flipped < flips or (flipped == flips and other < table):
-            return True
-    return False
+def look_at(named, ours, database, seen, radius, keys, kept, counts):  # type: ignore[no-untyped-def]
+    """Add the named codes within the radius to those that are kept, and return how many these are.
 
-
-@njit(cache=True, nogil=True)
-def ones(words):  # type: ignore[no-untyped-def]
-    count = np.int64(0)
-    for word in range(words.shape[0]):
-        count += np.int64(popcount(words[word, 0]))
-    return count
+    What fewer flips have found, or as many in a table before this, is there already.
+    """
+    starts, widths, flips, table = seen
+    n_words, n = database.shape
+    difference = np.zeros_like(ours)
+    for position in named:
+        distance = np.int64(0)
+        for word in range(n_words):
+            difference[word] = database[word, position] ^ ours[word]
+            distance += np.int64(popcount(difference[word]))
+        is_new = distance <= radius
+        for other in range(starts.size):
+            start = starts[other]
+            word = start >> 6
+            bits = cut(difference[word], difference[word + 1], start, widths[other])
+            flipped = popcount(bits)
+            if flipped < flips or (flipped == flips and other < table):
+                is_new = False
+                break
+        if is_new:
+            keys[kept] = distance * n + position
+            kept += 1
+            counts[distance] += 1
+    return kept
 
 
 @njit(cache=True, nogil=True)
@@ -172,13 +178,15 @@ def combinations(n, chosen):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def next_flipped(bits):  # type: ignore[no-untyped-def]
     """The next larger number with as many ones."""
+    if bits == 0:
+        return bits
     last = bits & -bits
     carried = bits + last
     return carried | ((carried ^ bits) >> (2 + lowest(np.uint64(last))))
 
 
 @njit(cache=True, nogil=True)
-def select(keys, query, kept, counts, k, n):  # type: ignore[no-untyped-def]
+def select(keys, kept, counts, k, n):  # type: ignore[no-untyped-def]
     """Move the k nearest and what ties with them to the front, and return how many they are."""
     farthest, nearer = 0, counts[0]
     while nearer < min(k, kept):
@@ -186,7 +194,7 @@ def select(keys, query, kept, counts, k, n):  # type: ignore[no-untyped-def]
         nearer += counts[farthest]
     near = 0
     for i in range(kept):
-        if keys[query, i] < (farthest + 1) * n:
-            keys[query, near] = keys[query, i]
+        if keys[i] < (farthest + 1) * n:
+            keys[near] = keys[i]
             near += 1
     return near

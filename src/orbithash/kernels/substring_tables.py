@@ -57,28 +57,32 @@ def substring_tables(words: UInt64[np.ndarray, "words n"], n_bits: int) -> Subst
 
 
 @njit(cache=True, nogil=True)
-def substring(words, n, start, width):  # type: ignore[no-untyped-def]
-    """Bits `start` to `start + width` of column n."""
-    word, shift = start // 64, start % 64
-    bits = words[word, n] >> np.uint64(shift)
-    if shift + width > 64:
-        bits |= words[word + 1, n] << np.uint64(64 - shift)
+def cut(word, next_word, start, width):  # type: ignore[no-untyped-def]
+    """Some bits from place `start % 64` on, which may reach into the next word."""
+    # Numbers, no arrays: counting references to arrays would take longer than all of this.
+    shift = np.uint64(start & 63)
+    bits = word >> shift
+    if shift > 0:
+        bits |= next_word << (np.uint64(64) - shift)
     return np.int64(bits & np.uint64((1 << width) - 1))
 
 
 @njit(cache=True, parallel=True, nogil=True)
 def fill_tables(words, starts, widths, bases, offsets, rows):  # type: ignore[no-untyped-def]
     """A counting sort by each substring; equal ones stay in database order."""
-    n = words.shape[1]
+    n_words, n = words.shape
     for table in prange(starts.size):
         start, width, base = starts[table], widths[table], bases[table]
+        word = start >> 6
+        beyond = min(word + 1, n_words - 1)  # the last substring ends with the last word
         for i in range(n):
-            offsets[base + 1 + substring(words, i, start, width)] += np.uint32(1)
+            value = cut(words[word, i], words[beyond, i], start, width)
+            offsets[base + 1 + value] += np.uint32(1)
         for value in range(1 << width):
             offsets[base + 1 + value] += offsets[base + value]
         # Each beginning moves to its value's end as the codes come in, which is the next beginning.
         for i in range(n):
-            place = base + substring(words, i, start, width)
+            place = base + cut(words[word, i], words[beyond, i], start, width)
             rows[table, offsets[place]] = i
             offsets[place] += np.uint32(1)
         for value in range(1 << width, 0, -1):
