@@ -16,9 +16,9 @@ from orbithash.kernels.substring_tables import substring_tables
 class MultiIndex(MemoryIndex):
     """Finds what a scan finds, by tables of parts of the codes; scans where that is quicker.
 
-    Quick for near-duplicates and small radii, and no slower for the rest. The tables take four
-    bytes more for each code and table: 28 instead of 16 bytes for each of ten million codes of 64
-    bits. They are built when they are first searched.
+    Quick for near-duplicates and small radii, and up to a quarter slower for the rest. Its tables
+    are built when they are first searched, and double the memory: four bytes for each code and
+    table, of which 64 bits need three or four, and four for each value.
     """
 
     name = "exact-mih"

@@ -5,8 +5,8 @@ tables of substrings are asked for the query's own values, then for those one bi
 When all tables have been asked up to `flips` bits, whatever was not found differs in more than
 that in every substring: everything nearer is known, and the search ends once that is enough.
 
-The numbers of values to ask for explode with the distance. A query that would take longer than a
-scan is left to the scan.
+The numbers of values to ask for explode with the distance, and how far it must go is not known
+before. A query that has not ended within a fraction of the time of a scan is left to the scan.
 """
 
 from collections.abc import Iterator
@@ -26,6 +26,7 @@ from orbithash.kernels.within import within_words
 # nanosecond. Tables and codes are read here and there, a scan reads them in a row.
 PROBE = 150  # asking a table for a value
 CANDIDATE = 500  # looking at a code that a table has named
+GIVE_UP = 4  # a query may take this part of the time of a scan: what is then lost is not more
 TOGETHER = 64  # queries that have room for their candidates at the same time
 
 
@@ -75,9 +76,8 @@ def probed(
     """
     n_words, n = database.words.shape
     n_queries = queries.shape[1]
-    # A scan has work for all threads even if there is one query; here each has its own.
-    budget = n_words * n * min(n_queries, get_num_threads()) // get_num_threads()
-    room = min(n, budget // max(1, CANDIDATE * n_words))
+    budget = worth_probing(n_words * n, n_queries)
+    room = min(n, budget // (CANDIDATE * n_words))
     for start in range(0, n_queries, TOGETHER):
         batch = np.ascontiguousarray(queries[:, start : start + TOGETHER].T)
         keys = np.empty((len(batch), room), dtype=np.int64)
@@ -87,6 +87,13 @@ def probed(
         for query, count in enumerate(found.tolist()):
             # Compiling a sort would take longer than everything else here.
             yield np.sort(keys[query, :count])[:k] if count >= 0 else None
+
+
+def worth_probing(words: int, n_queries: int) -> int:
+    """What a query may take before it is left to the scan, in words that a scan would read."""
+    # A scan has work for all threads even if there is one query; here each has its own.
+    threads = get_num_threads()
+    return words // GIVE_UP * max(1, min(n_queries, threads)) // threads
 
 
 @njit(cache=True, parallel=True, nogil=True)
