@@ -67,6 +67,8 @@ def emit_nearer(
     typing_context: Any, queries: Any, query: Any, database: Any, start: Any, limit: Any
 ) -> Any:
     """Which of 64 codes are nearer than a limit, whatever the number of words."""
+    if queries.layout != "C" or database.layout != "C":
+        return None  # so that numba refuses what lies in memory otherwise than is assumed here
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, number, _, first, most = arguments
