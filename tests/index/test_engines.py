@@ -8,7 +8,12 @@ from orbithash.errors import CodeLengthError, InputError
 from orbithash.index import ENGINES, Metadata, SearchEngine, Where, create_index
 from orbithash.kernels.nearest import nearest_reference
 
-ORDERED = ("exact", "faiss", "folder")  # ties in the order of ids, and cut in that order
+ORDERED = (
+    "exact",
+    "exact-mih",
+    "faiss",
+    "folder",
+)  # ties in the order of ids, and cut in that order
 EXACT = (*ORDERED, "milvus")  # the right distances for certain
 RECALL = 0.9  # what the others must find, by distance
 

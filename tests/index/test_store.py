@@ -47,11 +47,13 @@ def content(folder):
         codes = np.concatenate([part.codes for part in stored])
         notes = [astuple(note) for part in stored for note in part.metadata]
         found = index.search(codes[:3], k=5)
+        filtered = index.search(codes[:3], k=5, where=Where(labels=("class 1", "class 2")))
         return (
             ids.tolist(),
             codes.tobytes(),
             notes,
             found.ids.tolist(),
+            filtered.ids.tolist(),
             index.encoder(),
             index.n_bits,
             len(index),
@@ -122,6 +124,42 @@ def test_a_bit_that_flips_anywhere_is_noticed_or_does_no_harm(folder):
             noticed += 1
         clear_leftovers(folder)
     assert noticed > 20
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM labels WHERE id = 10",
+        "UPDATE labels SET id = 11 WHERE id = 10",
+        "UPDATE labels SET label = 'class 0' WHERE id = 11",
+        "UPDATE label_sums SET total = total + 1 WHERE label = 'class 0'",
+        "DELETE FROM label_sums WHERE label = 'class 0'",
+    ],
+)
+def test_a_damaged_table_of_labels_is_noticed_by_who_filters(folder, damage):
+    query = items([3])[1]
+    with sqlite3.connect(folder / FILE) as connection:
+        connection.execute(damage)
+    connection.close()
+    with open_index(folder) as index:
+        with pytest.raises(DamagedIndexError, match="items with the label 'class 0' is not as"):
+            index.search(query, k=1, where=Where(labels=("class 0",)))
+        found = index.search(query, k=1, where=Where(labels=("class 3",)))
+        assert found.ids.tolist() == index.search(query, k=1).ids.tolist() == [[3]]
+
+
+def test_a_label_is_filtered_by_after_its_items_were_removed_and_added_again(folder):
+    ids, codes, notes = items(range(0, 900, 5))
+    with open_index(folder) as index:
+        index.remove(ids)
+        where = Where(labels=("class 0",))
+        assert index.search(codes[:1], k=5, where=where).ids.shape == (1, 0)
+        index.add(ids, codes, notes)
+        index.update(ids[:9], codes[:9], [Metadata(labels=("new", "new"))] * 9)
+        assert index.search(codes[20:21], k=1, where=where).ids.tolist() == [[100]]
+        assert (
+            len(index.within(codes[:1], 48, where=Where(labels=("new", "class 0")))[0].ids) == 180
+        )
 
 
 def test_what_is_whole_in_a_damaged_index_can_be_saved(folder, monkeypatch, caplog):

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from orbithash.kernels.hamming import hamming_distances_reference
-from orbithash.kernels.nearest import BLOCK, PART, TOGETHER, nearest, nearest_reference
+from orbithash.kernels.lanes import L1_WORDS, LANES
+from orbithash.kernels.nearest import TOGETHER, nearest, nearest_reference
 
 
 @pytest.mark.parametrize("n_bits", [4, 7, 8, 63, 64, 65, 128, 300, 1024])
@@ -15,7 +16,7 @@ def test_the_nearest_match_a_stable_sort_for_any_number_of_bits(n_bits):
 
 
 @pytest.mark.parametrize("k", [1, 2, 100, 3000])
-@pytest.mark.parametrize("n", [1, PART, PART + 1, BLOCK - 1, BLOCK + 1])
+@pytest.mark.parametrize("n", [1, LANES, LANES + 1, L1_WORDS - 1, L1_WORDS + 1])
 def test_the_nearest_match_a_stable_sort_for_any_size(n, k):
     assert_nearest_match(random_codes(3, 16, seed=0), random_codes(n, 16, seed=1), k)
 
@@ -25,6 +26,15 @@ def test_the_nearest_are_found_when_each_item_is_nearer_than_the_last(k):
     query, database = random_codes(1, 64, seed=0), random_codes(5000, 64, seed=1)
     farthest_first = np.argsort(-hamming_distances_reference(query, database)[0].astype(int))
     assert_nearest_match(query, database[farthest_first], k)
+
+
+@pytest.mark.parametrize("n_queries", [1, 3])
+@pytest.mark.parametrize("k", [1, 10, 1000])
+def test_few_queries_find_the_same_in_parts_of_the_database(n_queries, k, monkeypatch):
+    monkeypatch.setattr("orbithash.kernels.threads.SMALL_PART", 500)
+    monkeypatch.setattr("orbithash.kernels.threads.get_num_threads", lambda: 7)
+    database = random_codes(4321, 16, seed=1)
+    assert_nearest_match(random_codes(n_queries, 16, seed=0), database, k)
 
 
 def test_equal_codes_come_in_the_order_of_the_database():

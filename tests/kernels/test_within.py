@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
+from orbithash.kernels.lanes import L1_WORDS, LANES
 from orbithash.kernels.popcount import as_words
-from orbithash.kernels.within import BLOCK, within_reference, within_words
+from orbithash.kernels.within import within_reference, within_words
 
 
 @pytest.mark.parametrize("n_bits", [4, 13, 64, 65, 300, 1024])
@@ -12,13 +13,21 @@ def test_codes_within_a_radius_match_a_stable_sort(n_bits, share):
     assert_match(queries, database, radius=int(share * n_bits))
 
 
-@pytest.mark.parametrize("n", [0, 1, BLOCK, BLOCK + 1])
+@pytest.mark.parametrize("n", [0, 1, LANES, L1_WORDS + 1])
 def test_any_number_of_codes_can_be_searched(n):
     assert_match(random_codes(3, 16, seed=0), random_codes(n, 16, seed=1), radius=6)
 
 
 def test_no_query_gets_no_answer():
     assert within_words(as_words(random_codes(0, 16, 0)), as_words(random_codes(5, 16, 1)), 3) == []
+
+
+@pytest.mark.parametrize("n_queries", [1, 3])
+def test_few_queries_find_the_same_in_parts_of_the_database(n_queries, monkeypatch):
+    monkeypatch.setattr("orbithash.kernels.threads.SMALL_PART", 500)
+    monkeypatch.setattr("orbithash.kernels.threads.get_num_threads", lambda: 7)
+    database = random_codes(4321, 16, seed=1)
+    assert_match(random_codes(n_queries, 16, seed=0), database, radius=6)
 
 
 def assert_match(queries, database, radius):

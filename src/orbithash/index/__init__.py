@@ -15,6 +15,7 @@ from orbithash.index.exact import ExactIndex
 from orbithash.index.faiss import FaissGraphIndex, FaissIndex, FaissInvertedIndex
 from orbithash.index.memory import MemoryIndex
 from orbithash.index.milvus import MilvusIndex, MilvusInvertedIndex
+from orbithash.index.multi_index import MultiIndex
 
 __all__ = [
     "ENGINES",
@@ -34,6 +35,7 @@ __all__ = [
 
 ENGINES: dict[str, type[MemoryIndex] | type[MilvusIndex]] = {
     "exact": ExactIndex,
+    "exact-mih": MultiIndex,
     "faiss": FaissIndex,
     "faiss-ivf": FaissInvertedIndex,
     "faiss-hnsw": FaissGraphIndex,

@@ -8,11 +8,13 @@ from orbithash.index.exact import ExactIndex
 from orbithash.index.faiss import FaissGraphIndex, FaissIndex, FaissInvertedIndex
 from orbithash.index.memory import MemoryIndex
 from orbithash.index.milvus import MilvusIndex, MilvusInvertedIndex, collection_exists
+from orbithash.index.multi_index import MultiIndex
 from orbithash.index.store import StoredIndex, create_store
 
 # What can search the codes of a folder.
 LOCAL: dict[str, type[MemoryIndex]] = {
     "exact": ExactIndex,
+    "exact-mih": MultiIndex,
     "faiss": FaissIndex,
     "faiss-ivf": FaissInvertedIndex,
     "faiss-hnsw": FaissGraphIndex,

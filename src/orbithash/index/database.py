@@ -3,7 +3,7 @@
 facts    what holds for the whole index: n_bits, next_id, digest of the encoder
 blocks   codes with their ids, a few thousand to a row, as search loads them
 items    one row per item: its metadata
-labels   which items have a label, for filters
+labels   which items have a label, for filters, and label_sums to check that; see labels.py
 sources  names of what items were indexed from
 
 Everything is in one file because one transaction must cover it: an item is there with its code and
@@ -21,7 +21,7 @@ from orbithash.errors import DamagedIndexError, InputError, StorageError
 
 FILE = "index.sqlite"
 APPLICATION = 0x6F726274  # "orbt", in the header of every file of ours
-FORMAT = 1
+FORMAT = 2
 WAIT = 60.0  # seconds for another process to finish its transaction
 
 SCHEMA = f"""
@@ -49,6 +49,7 @@ CREATE TABLE items (
 );
 CREATE INDEX items_by_source ON items (source) WHERE source > 0;
 CREATE TABLE labels (label TEXT, id INTEGER, PRIMARY KEY (label, id)) WITHOUT ROWID;
+CREATE TABLE label_sums (label TEXT PRIMARY KEY, total INTEGER NOT NULL) WITHOUT ROWID;
 """
 
 

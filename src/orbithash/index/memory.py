@@ -16,6 +16,7 @@ from orbithash.index.arguments import (
     not_there,
 )
 from orbithash.index.base import Ball, IndexStats, Items, Metadata, Neighbours, Where
+from orbithash.index.closing import ClosedAfterwards
 from orbithash.index.code_table import CodeTable, empty_table
 from orbithash.kernels.nearest import nearest_words
 from orbithash.kernels.popcount import as_words
@@ -24,11 +25,11 @@ from orbithash.kernels.within import within_words
 NOTHING = Metadata()
 
 
-class MemoryIndex:
+class MemoryIndex(ClosedAfterwards):
     """Codes and metadata in memory, searched by comparing the query with every code.
 
-    An engine with another way to the nearest codes overrides `nearest`. A search among some items
-    only, and one within a radius, always compares with every one of them.
+    An engine with another way to the nearest codes overrides `nearest`, with another way to those
+    within a radius `balls`. A search among some items only always compares with every one of them.
     """
 
     name: ClassVar[str]
@@ -41,12 +42,6 @@ class MemoryIndex:
 
     def __len__(self) -> int:
         return len(self.table)
-
-    def __enter__(self) -> "MemoryIndex":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def add(
         self, ids: np.ndarray, codes: np.ndarray, metadata: Sequence[Metadata] | None = None
@@ -102,8 +97,9 @@ class MemoryIndex:
         """The items at most `radius` bits away from each query."""
         check_codes(codes, self.n_bits)
         check_radius(radius)
-        table = self.table if where is None else self.table.subset(self._admitted(where))
-        return balls_of(table, codes, radius)
+        if where is None:
+            return self.balls(codes, radius)
+        return balls_of(self.table.subset(self._admitted(where)), codes, radius)
 
     def within_among(
         self, codes: UInt8[np.ndarray, "queries bytes"], radius: int, ids: Int64[np.ndarray, " n"]
@@ -129,6 +125,10 @@ class MemoryIndex:
     def nearest(self, codes: UInt8[np.ndarray, "queries bytes"], k: int) -> Neighbours:
         """The k nearest of all items, of which there are at least k."""
         return nearest_of(self.table, codes, k)
+
+    def balls(self, codes: UInt8[np.ndarray, "queries bytes"], radius: int) -> list[Ball]:
+        """All items within the radius of each query."""
+        return balls_of(self.table, codes, radius)
 
     def _items(self, positions: Int64[np.ndarray, " n"]) -> Items:
         ids = self.table.ids[positions]

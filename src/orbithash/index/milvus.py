@@ -23,6 +23,7 @@ from orbithash.index.arguments import (
     not_there,
 )
 from orbithash.index.base import Ball, IndexStats, Items, Metadata, Neighbours, Where
+from orbithash.index.closing import ClosedAfterwards
 from orbithash.index.milvus_encoder import read_encoder, write_encoder
 from orbithash.index.milvus_server import MilvusServer
 
@@ -33,7 +34,7 @@ NOTHING = Metadata()
 ALL_FIELDS = ["id", "code", "path", "source", "metadata"]
 
 
-class MilvusIndex:
+class MilvusIndex(ClosedAfterwards):
     """A collection of a Milvus server, which compares the query with every code."""
 
     name: ClassVar[str] = "milvus"
@@ -69,12 +70,6 @@ class MilvusIndex:
 
     def __len__(self) -> int:
         return self._count("")
-
-    def __enter__(self) -> "MilvusIndex":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def add(
         self, ids: np.ndarray, codes: np.ndarray, metadata: Sequence[Metadata] | None = None

@@ -13,6 +13,7 @@ from jaxtyping import Int64
 
 from orbithash.errors import DamagedIndexError, InputError
 from orbithash.index.base import Metadata, Value, Where
+from orbithash.index.labels import Labels
 
 COLUMNS = "id, source, path, stamp, labels, fields, checksum"
 
@@ -22,11 +23,12 @@ class Rows:
 
     def __init__(self, connection: sqlite3.Connection, folder: Path) -> None:
         self._connection, self._folder = connection, folder
+        self._labels = Labels(connection, folder)
 
     def add(self, ids: Int64[np.ndarray, " n"], metadata: Sequence[Metadata]) -> None:
         """Store metadata under ids that are not in use."""
         sources = {name: self._source_number(name) for name in {each.source for each in metadata}}
-        rows, labels = [], []
+        rows = []
         for identifier, each in zip(ids.tolist(), metadata, strict=True):
             texts = (
                 each.path,
@@ -36,18 +38,12 @@ class Rows:
             )
             check = checksum(identifier, each.source, *texts)
             rows.append((identifier, sources[each.source], *texts, check))
-            labels += [(label, identifier) for label in each.labels]
         self._connection.executemany("INSERT INTO items VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
-        self._connection.executemany("INSERT OR IGNORE INTO labels VALUES (?, ?)", labels)
+        self._labels.add(zip(ids.tolist(), (each.labels for each in metadata), strict=True))
 
     def remove(self, ids: Int64[np.ndarray, " n"]) -> None:
-        for found in self.of(ids):
-            if found is not None:
-                identifier, metadata = found
-                self._connection.executemany(
-                    "DELETE FROM labels WHERE label = ? AND id = ?",
-                    [(label, identifier) for label in metadata.labels],
-                )
+        found = [pair for pair in self.of(ids) if pair is not None]
+        self._labels.remove((identifier, metadata.labels) for identifier, metadata in found)
         self._connection.executemany(
             "DELETE FROM items WHERE id = ?", [(identifier,) for identifier in ids.tolist()]
         )
@@ -70,12 +66,9 @@ class Rows:
 
     def admitted(self, where: Where) -> Int64[np.ndarray, " n"]:
         """The ids of the items that a filter admits, in ascending order."""
+        if where.labels and not where.fields:
+            return self._labels.items_with(where.labels)
         conditions, values = ["TRUE"], []
-        if where.labels:
-            conditions.append(
-                "id IN (SELECT id FROM labels WHERE label IN (SELECT value FROM json_each(?)))"
-            )
-            values.append(json.dumps(where.labels))
         for name, value in where.fields.items():
             conditions.append(
                 "EXISTS (SELECT 1 FROM json_each(items.fields) AS field, json_each(?) AS wanted "
@@ -85,7 +78,8 @@ class Rows:
             values += [json.dumps([value]), name]
         query = f"SELECT id FROM items WHERE {' AND '.join(conditions)} ORDER BY id"
         found = self._connection.execute(query, values)
-        return np.fromiter((row[0] for row in found), dtype=np.int64)
+        ids = np.fromiter((row[0] for row in found), dtype=np.int64)
+        return np.intersect1d(ids, self._labels.items_with(where.labels)) if where.labels else ids
 
     def known(self, source: str) -> dict[str, tuple[int, str]]:
         """Id and stamp of everything that came from a source, by path."""

@@ -30,6 +30,7 @@ from orbithash.index.arguments import (
 )
 from orbithash.index.base import Ball, IndexStats, Items, Metadata, Neighbours, Where
 from orbithash.index.blocks import Blocks
+from orbithash.index.closing import ClosedAfterwards
 from orbithash.index.database import connect, create_database, reading, writing
 from orbithash.index.memory import MemoryIndex
 from orbithash.index.rows import Rows
@@ -90,7 +91,7 @@ def read_facts(connection: sqlite3.Connection, folder: Path) -> dict[str, Any]:
     return facts
 
 
-class StoredIndex:
+class StoredIndex(ClosedAfterwards):
     """Codes with metadata on disk, searched in memory by one of the engines.
 
     Every call that changes it is one transaction: once it returns, what it stored survives the
@@ -117,12 +118,6 @@ class StoredIndex:
     def __len__(self) -> int:
         with self._lock, reading(self._connection, self.folder):
             return self._blocks.count()
-
-    def __enter__(self) -> "StoredIndex":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def add(
         self, ids: np.ndarray, codes: np.ndarray, metadata: Sequence[Metadata] | None = None

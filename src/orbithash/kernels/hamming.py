@@ -8,8 +8,8 @@ from orbithash.kernels.popcount import (
     as_words,
     block_distances,
     check_same_length,
-    queries_per_task,
 )
+from orbithash.kernels.threads import queries_per_task
 
 BLOCK = 16384  # images per pass; 128 kB of each word, so a block stays in the cache of its core
 TOGETHER = 16  # queries that share a pass over the database, at most

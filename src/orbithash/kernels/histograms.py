@@ -12,8 +12,8 @@ from orbithash.kernels.popcount import (
     as_words,
     block_distances,
     check_same_length,
-    queries_per_task,
 )
+from orbithash.kernels.threads import queries_per_task
 
 BLOCK_WORDS = 65536  # that a task's queries go through in turn, while they are in the cache
 PART = 2048  # distances computed before they are counted

@@ -1,8 +1,7 @@
 """Exact k nearest codes: one pass, no heap, ties in database order.
 
 A query keeps a limit, the distance of the k-th nearest item so far: only nearer ones can still
-get in. It sinks quickly, so nearly all of the database is dismissed in parts, by their smallest
-distance alone.
+get in. It sinks quickly, so nearly all of the database is dismissed, 64 codes with one comparison.
 """
 
 import numpy as np
@@ -10,17 +9,20 @@ from jaxtyping import Int32, Int64, UInt8, UInt64
 from numba import njit, prange
 
 from orbithash.kernels.hamming import hamming_distances_reference
-from orbithash.kernels.popcount import (
-    as_words,
-    block_distances,
-    check_same_length,
-    queries_per_task,
+from orbithash.kernels.lanes import (
+    L1_WORDS,
+    LANES,
+    distance_to,
+    lowest,
+    next_nearer,
+    without_lowest,
 )
+from orbithash.kernels.popcount import as_words, check_same_length
+from orbithash.kernels.threads import database_parts, queries_per_task
 
-BLOCK = 16384  # images that a task's queries go through in turn, while they are in the cache
-PART = 256  # distances that are dismissed together
-TOGETHER = 16  # queries of one task, at most
+TOGETHER = 32  # queries of one task, at most: each code is read from memory once for all of them
 CANDIDATES = 1 << 21  # that a task's queries have room for, so that a large k takes fewer at once
+NOWHERE = np.iinfo(np.int32).max  # the distance of what a part of the database does not have
 
 
 def nearest(
@@ -46,14 +48,33 @@ def nearest_words(
     k: int,
 ) -> tuple[Int32[np.ndarray, "queries k"], Int64[np.ndarray, "queries k"]]:
     """`nearest` for codes that are kept as `as_words` lays them out."""
-    shape = (queries.shape[1], min(k, database.shape[1]))
-    distances, positions = np.empty(shape, dtype=np.int32), np.empty(shape, dtype=np.int64)
-    if shape[1] > 0:
-        # At most 2k candidates outlive a cleaning, so 2k more must come before the next.
-        capacity = min(4 * k, database.shape[1]) + PART
-        together = queries_per_task(len(distances), min(TOGETHER, CANDIDATES // capacity))
-        find_nearest(queries, database, capacity, together, distances, positions)
-    return distances, positions
+    n_queries, n = queries.shape[1], database.shape[1]
+    k = min(k, n)
+    if k == 0 or n_queries == 0:
+        return np.empty((n_queries, k), dtype=np.int32), np.empty((n_queries, k), dtype=np.int64)
+    # At most 2k candidates outlive a cleaning, so 2k more must come before the next.
+    capacity = min(4 * k, n) + LANES
+    together = queries_per_task(n_queries, max(1, min(TOGETHER, CANDIDATES // capacity)))
+    parts = database_parts(-(-n_queries // together), n)
+    distances = np.full((n_queries, parts, k), NOWHERE, dtype=np.int32)
+    positions = np.empty((n_queries, parts, k), dtype=np.int64)
+    rows = np.ascontiguousarray(queries.T)
+    find_nearest(rows, database, capacity, together, distances, positions)
+    return merged(distances, positions)
+
+
+def merged(
+    distances: Int32[np.ndarray, "queries parts k"], positions: Int64[np.ndarray, "queries parts k"]
+) -> tuple[Int32[np.ndarray, "queries k"], Int64[np.ndarray, "queries k"]]:
+    """The nearest of all parts, which are in database order."""
+    n_queries, parts, k = distances.shape
+    if parts == 1:
+        return distances[:, 0], positions[:, 0]
+    distances, positions = distances.reshape(n_queries, -1), positions.reshape(n_queries, -1)
+    order = np.argsort(distances, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(distances, order, axis=1), np.take_along_axis(
+        positions, order, axis=1
+    )
 
 
 def nearest_reference(
@@ -69,59 +90,62 @@ def nearest_reference(
 
 @njit(cache=True, parallel=True, nogil=True)
 def find_nearest(queries, database, capacity, together, distances, positions):  # type: ignore[no-untyped-def]
-    n_queries, k = distances.shape
-    n, beyond = database.shape[1], 64 * database.shape[0] + 1
-    for task in prange((n_queries + together - 1) // together):
-        first, last = task * together, min((task + 1) * together, n_queries)
-        part_distances = np.empty(PART, dtype=np.uint16)
-        near_distances = np.empty((last - first, capacity), dtype=np.uint16)
-        near_positions = np.empty((last - first, capacity), dtype=np.int64)
-        counts = np.zeros((last - first, beyond + 1), dtype=np.int64)  # candidates by distance
-        kept = np.zeros(last - first, dtype=np.int64)
-        limits = np.full(last - first, beyond, dtype=np.int64)
-        within_limits = np.zeros(last - first, dtype=np.int64)  # candidates up to the limit
-        for start in range(0, n, BLOCK):
-            stop = min(start + BLOCK, n)
-            for query in range(last - first):
-                limit, within, count = limits[query], within_limits[query], counts[query]
-                for part in range(start, stop, PART):
-                    end = min(part + PART, stop)
-                    block_distances(queries, first + query, database, part, end, part_distances)
-                    if smallest(part_distances[: end - part]) >= limit:
-                        continue
-                    if kept[query] + PART > capacity:
-                        kept[query] = clean(
-                            near_distances[query], near_positions[query], kept[query], limit
-                        )
-                    for i in range(end - part):
-                        distance = part_distances[i]
-                        # A later item at the limit itself would come after k others.
-                        if distance < limit:
-                            near_distances[query, kept[query]] = distance
-                            near_positions[query, kept[query]] = part + i
-                            kept[query] += 1
-                            count[distance] += 1
-                            within += 1
-                            while within - count[limit] >= k:
-                                within -= count[limit]
-                                limit -= 1
-                limits[query], within_limits[query] = limit, within
-        for query in range(last - first):
+    """The nearest in each part of the database, by tasks of some queries and one part."""
+    n_queries, parts, k = distances.shape
+    n_words, n = database.shape
+    beyond, block = 64 * n_words + 1, max(LANES, L1_WORDS // n_words)
+    for task in prange((n_queries + together - 1) // together * parts):
+        first, part = task // parts * together, task % parts
+        asked = queries[first : min(first + together, n_queries)]
+        near_distances = np.empty((len(asked), capacity), dtype=np.uint16)
+        near_positions = np.empty((len(asked), capacity), dtype=np.int64)
+        counts = np.zeros((len(asked), beyond + 1), dtype=np.int64)  # candidates by distance
+        progress = np.zeros((len(asked), 3), dtype=np.int64)
+        progress[:, 1] = beyond
+        state = (near_distances, near_positions, counts, progress)
+        end = n * (part + 1) // parts
+        for start in range(n * part // parts, end, block):
+            stop = min(start + block, end)
+            for query in range(len(asked)):
+                collect(asked, query, database, start, stop, k, state)
+        for query in range(len(asked)):
             write_sorted(
-                near_distances[query, : kept[query]],
+                near_distances[query, : progress[query, 0]],
                 near_positions[query],
                 counts[query],
-                distances[first + query],
-                positions[first + query],
+                distances[first + query, part],
+                positions[first + query, part],
             )
 
 
 @njit(cache=True, nogil=True)
-def smallest(distances):  # type: ignore[no-untyped-def]
-    least = distances[0]
-    for i in range(distances.size):
-        least = min(least, distances[i])
-    return least
+def collect(queries, query, database, start, stop, k, state):  # type: ignore[no-untyped-def]
+    """Add the codes `start` to `stop` to a query's candidates, as far as they can be among the k.
+
+    `progress` holds how many candidates there are, the limit, and how many are up to the limit.
+    """
+    near_distances, near_positions, counts, progress = state
+    kept, limit, within = progress[query, 0], progress[query, 1], progress[query, 2]
+    while start < stop:
+        start, mask = next_nearer(queries, query, database, start, stop, limit)
+        if kept + LANES > near_distances.shape[1]:
+            kept = clean(near_distances[query], near_positions[query], kept, limit)
+        while mask != 0:
+            position = start + lowest(mask)
+            mask = without_lowest(mask)
+            distance = distance_to(queries, query, database, position)
+            # The limit may have sunk since. A later item at the limit would come after k others.
+            if distance < limit:
+                near_distances[query, kept] = distance
+                near_positions[query, kept] = position
+                kept += 1
+                counts[query, distance] += 1
+                within += 1
+                while within - counts[query, limit] >= k:
+                    within -= counts[query, limit]
+                    limit -= 1
+        start += LANES
+    progress[query, 0], progress[query, 1], progress[query, 2] = kept, limit, within
 
 
 @njit(cache=True, nogil=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import UInt8, UInt64
-from numba import get_num_threads, njit, types
+from numba import njit, types
 from numba.extending import intrinsic
 
 from orbithash.errors import InputError
@@ -41,11 +41,6 @@ def check_same_length(
             f"got codes of {queries.shape[1]} and of {database.shape[1]} bytes; "
             "encode queries and database with the same encoder"
         )
-
-
-def queries_per_task(n_queries: int, most: int) -> int:
-    """How many queries go through the database together, so that each thread has some to do."""
-    return max(1, min(most, -(-n_queries // get_num_threads())))
 
 
 def emit_popcount(typing_context: Any, word: Any) -> Any:

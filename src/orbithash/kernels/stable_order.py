@@ -9,7 +9,8 @@ from jaxtyping import Bool, Float64, Int64, UInt8, UInt64
 from numba import njit, prange
 
 from orbithash.kernels.hamming import hamming_distances_reference
-from orbithash.kernels.popcount import block_distances, queries_per_task
+from orbithash.kernels.popcount import block_distances
+from orbithash.kernels.threads import queries_per_task
 
 BLOCK = 16384
 TOGETHER = 8  # queries of one task, at most

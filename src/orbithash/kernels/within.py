@@ -9,9 +9,17 @@ from jaxtyping import Int64, UInt8, UInt64
 from numba import njit, prange
 
 from orbithash.kernels.hamming import hamming_distances_reference
-from orbithash.kernels.popcount import block_distances
+from orbithash.kernels.lanes import (
+    L1_WORDS,
+    LANES,
+    distance_to,
+    lowest,
+    next_nearer,
+    without_lowest,
+)
+from orbithash.kernels.threads import database_parts, queries_per_task
 
-BLOCK = 4096  # images whose distances are computed together, while they are in the cache
+TOGETHER = 32  # queries of one task, at most: each code is read from memory once for all of them
 
 
 def within_words(
@@ -27,18 +35,22 @@ def within_words(
     >>> within_words(np.array([[0b1000]], dtype=np.uint64), database, radius=1)
     [(array([0, 1]), array([2, 0]))]
     """
+    n_queries, n = queries.shape[1], database.shape[1]
     radius = min(radius, 64 * len(database))
-    counts = np.zeros((queries.shape[1], radius + 1), dtype=np.int64)
-    count_within(queries, database, counts)
-    found = int(counts.sum())
-    distances, positions = np.empty(found, dtype=np.int64), np.empty(found, dtype=np.int64)
-    # Where the codes at each distance of each query begin, in one answer for all queries.
+    together = queries_per_task(n_queries, TOGETHER)
+    parts = database_parts(-(-n_queries // together), n)
+    rows = np.ascontiguousarray(queries.T)
+    # What a part has at a distance comes after what the parts before it have.
+    counts = np.zeros((n_queries, radius + 1, parts), dtype=np.int64)
+    nowhere = np.empty(0, dtype=np.int64)
+    go_through(rows, database, together, counts, nowhere, nowhere)
     places = (np.cumsum(counts) - counts.ravel()).reshape(counts.shape)
-    fill_within(queries, database, places, distances, positions)
-    ends = np.cumsum(counts.sum(axis=1))
+    distances, positions = (np.empty(int(counts.sum()), dtype=np.int64) for _ in range(2))
+    go_through(rows, database, together, places, distances, positions)
+    found = counts.sum(axis=(1, 2))
     return [
         (distances[end - n : end], positions[end - n : end])
-        for end, n in zip(ends, counts.sum(axis=1), strict=True)
+        for end, n in zip(np.cumsum(found), found, strict=True)
     ]
 
 
@@ -57,30 +69,27 @@ def within_reference(
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def count_within(queries, database, counts):  # type: ignore[no-untyped-def]
-    n = database.shape[1]
-    for query in prange(counts.shape[0]):
-        block = np.empty(BLOCK, dtype=np.uint16)
-        for start in range(0, n, BLOCK):
-            stop = min(start + BLOCK, n)
-            block_distances(queries, query, database, start, stop, block)
-            for i in range(stop - start):
-                if block[i] < counts.shape[1]:
-                    counts[query, block[i]] += 1
-
-
-@njit(cache=True, parallel=True, nogil=True)
-def fill_within(queries, database, places, distances, positions):  # type: ignore[no-untyped-def]
-    n = database.shape[1]
-    for query in prange(places.shape[0]):
-        block = np.empty(BLOCK, dtype=np.uint16)
-        for start in range(0, n, BLOCK):
-            stop = min(start + BLOCK, n)
-            block_distances(queries, query, database, start, stop, block)
-            for i in range(stop - start):
-                distance = block[i]
-                if distance < places.shape[1]:
-                    place = places[query, distance]
-                    places[query, distance] += 1
-                    distances[place] = distance
-                    positions[place] = start + i
+def go_through(queries, database, together, places, distances, positions):  # type: ignore[no-untyped-def]
+    """Move each place on by every code that belongs there, and write the codes, if anywhere."""
+    n_queries, limit, parts = places.shape
+    n_words, n = database.shape
+    block = max(LANES, L1_WORDS // n_words)
+    for task in prange((n_queries + together - 1) // together * parts):
+        first, part = task // parts * together, task % parts
+        end = n * (part + 1) // parts
+        for block_start in range(n * part // parts, end, block):
+            stop = min(block_start + block, end)
+            for query in range(first, min(first + together, n_queries)):
+                start = block_start
+                while start < stop:
+                    start, mask = next_nearer(queries, query, database, start, stop, limit)
+                    while mask != 0:
+                        position = start + lowest(mask)
+                        mask = without_lowest(mask)
+                        distance = distance_to(queries, query, database, position)
+                        place = places[query, distance, part]
+                        places[query, distance, part] += 1
+                        if positions.size > 0:
+                            distances[place] = distance
+                            positions[place] = position
+                    start += LANES

@@ -1,0 +1,80 @@
+"""Which items have a label: a table for filters that notices when it is not as written.
+
+Beside the pairs of label and id stands, for every label, a sum over its ids. A pair that was
+lost, or that names another id or label than it did, leaves the sum wrong.
+"""
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int64
+
+from orbithash.errors import DamagedIndexError
+
+SPREAD = np.uint64(0x9E3779B97F4A7C15)  # odd, so that each bit of an id reaches the highest bits
+MODULUS = 1 << 32
+
+
+class Labels:
+    """The tables of labels; whoever calls has begun a transaction."""
+
+    def __init__(self, connection: sqlite3.Connection, folder: Path) -> None:
+        self._connection, self._folder = connection, folder
+
+    def add(self, items: Iterable[tuple[int, tuple[str, ...]]]) -> None:
+        """Store the labels of items that have none yet."""
+        for label, ids in by_label(items).items():
+            self._connection.executemany(
+                "INSERT INTO labels VALUES (?, ?)", [(label, identifier) for identifier in ids]
+            )
+            self._change_sum(label, ids, sign=1)
+
+    def remove(self, items: Iterable[tuple[int, tuple[str, ...]]]) -> None:
+        """Forget these labels of these items."""
+        for label, ids in by_label(items).items():
+            self._connection.executemany(
+                "DELETE FROM labels WHERE label = ? AND id = ?",
+                [(label, identifier) for identifier in ids],
+            )
+            self._change_sum(label, ids, sign=-1)
+
+    def items_with(self, labels: Iterable[str]) -> Int64[np.ndarray, " n"]:
+        """The ids of the items with any of the labels, in ascending order."""
+        found = [self._ids(label) for label in set(labels)]
+        return np.unique(np.concatenate([np.empty(0, dtype=np.int64), *found]))
+
+    def _ids(self, label: str) -> Int64[np.ndarray, " n"]:
+        rows = self._connection.execute("SELECT id FROM labels WHERE label = ?", (label,))
+        ids = np.fromiter((row[0] for row in rows), dtype=np.int64)
+        query = "SELECT total FROM label_sums WHERE label = ?"
+        total = self._connection.execute(query, (label,)).fetchone()
+        if (0 if total is None else total[0]) != sum_of(ids):
+            raise DamagedIndexError(
+                self._folder, f"the table of items with the label {label!r} is not as written"
+            )
+        return ids
+
+    def _change_sum(self, label: str, ids: list[int], *, sign: int) -> None:
+        change = sign * sum_of(np.array(ids, dtype=np.int64)) % MODULUS
+        self._connection.execute(
+            "INSERT INTO label_sums VALUES (?, ?) ON CONFLICT (label) "
+            f"DO UPDATE SET total = (total + excluded.total) % {MODULUS}",
+            (label, change),
+        )
+
+
+def by_label(items: Iterable[tuple[int, tuple[str, ...]]]) -> dict[str, list[int]]:
+    ids = defaultdict(list)
+    for identifier, labels in items:
+        for label in dict.fromkeys(labels):
+            ids[label].append(identifier)
+    return ids
+
+
+def sum_of(ids: Int64[np.ndarray, " n"]) -> int:
+    """A number that every id changes, in any order."""
+    spread = (ids.view(np.uint64) + np.uint64(1)) * SPREAD >> np.uint64(32)
+    return int(spread.sum(dtype=np.uint64)) % MODULUS
