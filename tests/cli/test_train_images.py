@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import orbithash
+from clean_processes import start
 from coloured_images import coloured, write_table
 from orbithash.cli import run
 from orbithash.metrics.scores import Scores
@@ -75,6 +76,24 @@ def test_what_cannot_be_trained_gives_one_line_and_leaves_nothing(
     assert message in error
     assert error.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_source_without_any_readable_image_ends_the_command_with_one_line(tmp_path):
+    images = coloured(tmp_path / "images", per_class=4)
+    for row in range(len(images)):
+        images.file(row).write_text("no image")
+    table = write_table(images, tmp_path / "images.csv")
+    output = tmp_path / "output.txt"
+    process = start(["train", str(table), *QUICK, "--out", str(tmp_path / "run")], output=output)
+    process.join(60)
+    hung = process.exitcode is None
+    process.kill()
+    assert not hung
+    assert process.exitcode == 2
+    said = [line for line in output.read_text().splitlines() if line.startswith("orbithash:")]
+    assert len(said) == 1
+    assert "hardly any of the" in said[0]
+    assert "Traceback" not in output.read_text()
 
 
 def test_encoders_and_sources_that_do_not_fit_are_told_apart(trained, tmp_path, capsys):
