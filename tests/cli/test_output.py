@@ -137,8 +137,9 @@ def test_somebody_elses_folder_of_the_unfinished_name_is_kept(tmp_path, force):
     theirs = tmp_path / "out.partial" / "photo.jpg"
     theirs.parent.mkdir()
     theirs.touch()
-    with pytest.raises(InputError, match=r"holds 'photo.jpg'"), resumable(
-        tmp_path / "out", force=force
+    with (
+        pytest.raises(InputError, match=r"holds 'photo.jpg'"),
+        resumable(tmp_path / "out", force=force),
     ):
         pass
     assert theirs.exists()
@@ -158,8 +159,9 @@ def test_two_processes_do_not_write_to_one_folder(tmp_path):
     with subprocess.Popen(command, text=True, **pipes) as other:
         assert other.stdout.readline() == "held\n"
         for options in ({}, {"force": True}, {"resume": True}):
-            with pytest.raises(InputError, match="another process"), resumable(
-                tmp_path / "out", **options
+            with (
+                pytest.raises(InputError, match="another process"),
+                resumable(tmp_path / "out", **options),
             ):
                 pass
         other.communicate()

@@ -8,7 +8,6 @@ from typing import BinaryIO
 
 from orbithash.errors import InputError
 
-
 UNFINISHED = ".unfinished"
 
 
