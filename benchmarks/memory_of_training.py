@@ -29,7 +29,7 @@ from orbithash.networks import SmallCNN
 from orbithash.training import IMAGE_PRESETS, train_on_images
 
 CLASSES, SIDE = 100, 64
-BAR = 300  # MiB; 100,000 images are 1,172 MiB as they are read, and four times that as inputs
+BAR = 500  # MiB; 100,000 images are 1,172 MiB as they are read, and four times that as inputs
 
 
 def main() -> int:
