@@ -34,6 +34,9 @@ bench: .venv/all ## our claims of speed, each a ratio against a peer in the same
 	.venv/bin/python benchmarks/evaluate.py
 	.venv/bin/python benchmarks/encoding.py
 	.venv/bin/python benchmarks/fine_tuning.py
+	.venv/bin/python benchmarks/training.py
+	.venv/bin/python benchmarks/memory_of_training.py
+	.venv/bin/python benchmarks/search.py
 	.venv/bin/python benchmarks/serving.py
 
 docs: .venv/all ## build the documentation into build/site

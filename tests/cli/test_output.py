@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 
 from orbithash.cli.output import resumable_folder, whole_folder
@@ -91,7 +94,7 @@ def test_with_force_an_unfinished_folder_starts_anew(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         stop_with_a_checkpoint(tmp_path / "out")
     with resumable(tmp_path / "out", force=True) as folder:
-        assert list(folder.iterdir()) == []
+        assert not (folder / "checkpoint").exists()
 
 
 def test_without_a_checkpoint_nothing_is_left(tmp_path):
@@ -112,3 +115,56 @@ def test_a_finished_folder_is_replaced_only_when_the_new_one_is_whole(tmp_path):
         (folder / "page").write_text("new")
         assert (out / "page").read_text() == "old"
     assert (out / "page").read_text() == "new"
+
+
+def test_what_came_to_the_folders_place_meanwhile_is_kept_and_so_is_what_was_made(tmp_path):
+    out = tmp_path / "out"
+
+    def write_while_somebody_else_does():
+        with resumable(out) as folder:
+            (folder / "page").write_text("made")
+            out.mkdir()
+            (out / "thesis.tex").write_text("years of work")
+
+    with pytest.raises(InputError, match="whole in"):
+        write_while_somebody_else_does()
+    assert (out / "thesis.tex").exists()
+    assert (tmp_path / "out.partial" / "page").read_text() == "made"
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_somebody_elses_folder_of_the_unfinished_name_is_kept(tmp_path, force):
+    theirs = tmp_path / "out.partial" / "photo.jpg"
+    theirs.parent.mkdir()
+    theirs.touch()
+    with (
+        pytest.raises(InputError, match=r"holds 'photo.jpg'"),
+        resumable(tmp_path / "out", force=force),
+    ):
+        pass
+    assert theirs.exists()
+
+
+def test_two_processes_do_not_write_to_one_folder(tmp_path):
+    hold = (
+        "import sys; from pathlib import Path; from orbithash.cli.output import resumable_folder\n"
+        "with resumable_folder(Path(sys.argv[1]), contents={'page'}, checkpoint='checkpoint',"
+        " resume=False, force=False) as folder:\n"
+        "    (folder / 'page').write_text('theirs')\n"
+        "    print('held', flush=True)\n"
+        "    sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", hold, str(tmp_path / "out")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as other:
+        assert other.stdout.readline() == "held\n"
+        for options in ({}, {"force": True}, {"resume": True}):
+            with (
+                pytest.raises(InputError, match="another process"),
+                resumable(tmp_path / "out", **options),
+            ):
+                pass
+        other.communicate()
+    assert other.returncode == 0
+    assert (tmp_path / "out" / "page").read_text() == "theirs"
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["page"]

@@ -1,4 +1,5 @@
 import json
+import signal
 import subprocess
 import sys
 
@@ -137,7 +138,7 @@ def with_nan():
 def with_a_class_of_one_image():
     arrays = clouds()
     arrays["labels"][arrays["train"][0]] = 5
-    return arrays
+    return arrays | {"classes": np.array(["ant", "bee", "cat", "dog", "emu", "fox"])}
 
 
 def of_one_class():
@@ -150,7 +151,7 @@ def of_one_class():
         (with_nan(), {}, "1 rows of features hold NaN"),
         (without("labels"), {}, "has no array 'labels'"),
         (without("train"), {"method": "itq"}, "has no array 'train'"),
-        (with_a_class_of_one_image(), {}, "1 of 6 classes have one training image"),
+        (with_a_class_of_one_image(), {}, "have one training image, the first is 'fox'"),
         (of_one_class(), {}, "at least two classes"),
         (clouds(), {"method": "itq", "bits": 32}, "n_bits=32, one per principal component"),
         (clouds(), {"method": "oder-aware"}, "there is no method 'oder-aware'"),
@@ -179,6 +180,9 @@ def test_input_that_cannot_be_used_gives_one_line_and_exit_code_2(
         (["--margin", "-1"], "margin must be"),
         (["--init", "nowhere"], "there is no run nowhere"),
         (["--learning-rate", "nan"], "learning_rate=nan"),
+        (["--device", "cuda"], "--device is for images"),
+        (["--workers", "2"], "--workers is for images"),
+        (["--backbone", "small-cnn"], "--backbone is for images"),
     ],
 )
 def test_wrong_arguments_give_one_line_and_exit_code_2(
@@ -228,3 +232,23 @@ def test_help_does_not_wait_for_torch(command):
 def test_importing_the_package_does_not_load_torch():
     code = "import orbithash, sys; orbithash.load; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_resuming_does_not_take_any_folder_for_a_finished_run(features, tmp_path, capsys):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "a.jpg").touch()
+    assert train(features, tmp_path / "photos", "--resume") == 2
+    assert_one_line(capsys, "exists; add --force")
+
+
+def test_a_hasher_is_stopped_by_signals_as_any_program(features, tmp_path, monkeypatch):
+    handlers = []
+
+    def fit(self, X, y=None):
+        handlers.extend(signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(HASHERS["lsh"], "fit", fit)
+    assert train(features, tmp_path / "run", method="lsh") == 1
+    assert handlers == [signal.default_int_handler, signal.SIG_DFL]
+    assert list(tmp_path.iterdir()) == []

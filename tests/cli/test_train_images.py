@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 import orbithash
+from clean_processes import start
 from coloured_images import coloured, write_table
 from orbithash.cli import run
+from orbithash.data import image_table
 from orbithash.metrics.scores import Scores
 
 QUICK = (
@@ -33,8 +35,14 @@ def test_train_evaluate_encode_go_the_whole_way_on_images(trained, tmp_path, cap
     scores = Scores.from_json((report / "scores.json").read_text())
     assert scores.map > 0.5
     assert (scores.queries, scores.database) == (7, 23)
+    captured = capsys.readouterr()
+    assert "Left out 2 images" in captured.out
+    assert captured.err == ""
+    assert len((report / "unreadable.txt").read_text().splitlines()) == 2
     assert run(["encode", str(folder / "run"), str(table), "--out", str(codes_file)]) == 0
     assert "Left out 2 images" in capsys.readouterr().out
+    listed = (tmp_path / "codes.unreadable.txt").read_text().splitlines()
+    assert [line.partition("\t")[2] for line in listed] == ["not an image of a known format"] * 2
     with np.load(codes_file) as codes:
         assert codes["codes"].shape == (30, 2)
         ids = codes["ids"].tolist()
@@ -53,6 +61,50 @@ def test_a_run_on_images_says_how_it_was_made_and_what_could_not_be_read(trained
     assert unreadable.count("\n") == 1  # the query was never read
     assert images.paths[int(images.split.train[3])] in unreadable
     assert list((folder / "board").iterdir())
+    assert len(record["data_digest"]) == 64
+
+
+def test_queries_that_trained_the_run_are_warned_of(trained, tmp_path, capsys):
+    images, table, folder = trained
+    kept = image_table(folder / "run" / "split.csv")
+    np.testing.assert_array_equal(kept.split.train, images.split.train)
+    lines = table.read_text().replace("query", "train").splitlines()
+    row = int(images.split.train[0])
+    lines[row + 1] = lines[row + 1].replace("train+database", "query")
+    (tmp_path / "other.csv").write_text("\n".join(lines))
+    out = str(tmp_path / "report")
+    assert run(["evaluate", str(folder / "run"), str(tmp_path / "other.csv"), "--out", out]) == 0
+    warning = capsys.readouterr().err
+    assert warning.count("\n") == 1
+    assert "was trained on 1 of the 1 queries" in warning
+    assert images.paths[row] in warning
+
+
+def test_any_folder_of_images_is_encoded(trained, tmp_path):
+    images, _, folder = trained
+    (tmp_path / "flat").mkdir()
+    for row in (0, 9):
+        (tmp_path / "flat" / f"{row}.png").write_bytes(images.file(row).read_bytes())
+    out = tmp_path / "codes.npz"
+    assert run(["encode", str(folder / "run"), str(tmp_path / "flat"), "--out", str(out)]) == 0
+    with np.load(out) as codes:
+        assert codes["paths"].tolist() == ["0.png", "9.png"]
+
+
+def test_another_run_is_gone_on_from_with_its_own_network(trained, tmp_path, capsys):
+    _, table, folder = trained
+    further = ("--bits", "12", "--epochs", "1", "--workers", "0", "--init", str(folder / "run"))
+    assert run(["train", str(table), *further, "--out", str(tmp_path / "run")]) == 0
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert record["backbone"] == "small-cnn"
+    capsys.readouterr()
+    for arguments, message in (
+        (("--backbone", "googlenet"), "has the backbone small-cnn, not googlenet"),
+        (("--weights", "w.safetensors"), "leave --weights out"),
+    ):
+        command = ["train", str(table), *further, *arguments, "--out", str(tmp_path / "other")]
+        assert run(command) == 2
+        assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -64,17 +116,38 @@ def test_a_run_on_images_says_how_it_was_made_and_what_could_not_be_read(trained
         (["--backbone", "small-cnn", "--method", "itq"], "itq is fitted to features"),
         (["--backbone", "small-cnn", "--hidden", "8"], "hidden=8"),
         (["--backbone", "small-cnn", "--precision", "int8"], "precision='int8'"),
+        (["--backbone", "small-cnn", "--device", "gpu"], "cannot train on 'gpu' here"),
+        (["--backbone", "small-cnn", "--tensorboard", "{out}/board"], "lies inside of --out"),
     ],
 )
 def test_what_cannot_be_trained_gives_one_line_and_leaves_nothing(
     trained, tmp_path, capsys, arguments, message
 ):
     out = tmp_path / "run"
+    arguments = [argument.format(out=out) for argument in arguments]
     assert run(["train", str(trained[1]), "--bits", "8", "--out", str(out), *arguments]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_source_without_any_readable_image_ends_the_command_with_one_line(tmp_path):
+    images = coloured(tmp_path / "images", per_class=4)
+    for row in range(len(images)):
+        images.file(row).write_text("no image")
+    table = write_table(images, tmp_path / "images.csv")
+    output = tmp_path / "output.txt"
+    process = start(["train", str(table), *QUICK, "--out", str(tmp_path / "run")], output=output)
+    process.join(240)
+    hung = process.exitcode is None
+    process.kill()
+    assert not hung
+    assert process.exitcode == 2
+    said = [line for line in output.read_text().splitlines() if line.startswith("orbithash:")]
+    assert len(said) == 1
+    assert "hardly any of the" in said[0]
+    assert "Traceback" not in output.read_text()
 
 
 def test_encoders_and_sources_that_do_not_fit_are_told_apart(trained, tmp_path, capsys):

@@ -16,16 +16,43 @@ def test_folders_are_classes_in_alphabetical_order(tmp_path):
 
 
 def test_images_in_deeper_folders_belong_to_the_first_one(tmp_path):
-    class_folder(tmp_path, {"cat": 2, "dog/large": 2})
+    class_folder(tmp_path, {"cat": 2, "dog/large": 3})
     assert class_folders(tmp_path).classes == ("cat", "dog")
 
 
-def test_a_fifth_of_each_class_are_queries_and_the_rest_trains_and_answers(tmp_path):
-    pets = class_folders(class_folder(tmp_path, {"cat": 20, "dog": 10, "emu": 2, "fox": 1}))
-    assert np.bincount(pets.labels[pets.split.query], minlength=4).tolist() == [4, 2, 1, 0]
+def test_about_a_fifth_of_each_class_are_queries_and_the_rest_trains_and_answers(tmp_path):
+    counts = {"cat": 60, "dog": 3, "emu": 2, "fox": 1}
+    pets = class_folders(empty_files(tmp_path, counts))
+    queries = np.bincount(pets.labels[pets.split.query], minlength=4).tolist()
+    assert 6 <= queries[0] <= 18
+    assert queries[1:] == [1, 0, 0]
     assert np.array_equal(pets.split.train, pets.split.database)
     rows = np.concatenate([pets.split.query, pets.split.database])
-    assert np.array_equal(np.sort(rows), np.arange(33))
+    assert np.array_equal(np.sort(rows), np.arange(66))
+
+
+def test_images_that_are_added_or_removed_do_not_move_the_others(tmp_path):
+    def parts():
+        pets = class_folders(tmp_path)
+        return ({pets.paths[row] for row in rows} for rows in (pets.split.query, pets.split.train))
+
+    empty_files(tmp_path, {"cat": 30, "dog": 30})
+    queries, trained = parts()
+    empty_files(tmp_path, {"cat": 60, "ant": 30})
+    (tmp_path / "dog" / "3.jpg").unlink()
+    later_queries, later_trained = parts()
+    assert not later_queries & trained
+    assert not later_trained & queries
+    assert len(later_queries) > len(queries)
+
+
+def empty_files(folder, counts):
+    """Class folders of files that only their names count of."""
+    for name, count in counts.items():
+        (folder / name).mkdir(exist_ok=True)
+        for number in range(count):
+            (folder / name / f"{number}.jpg").touch()
+    return folder
 
 
 def test_the_seed_alone_decides_the_split(tmp_path):
@@ -36,13 +63,13 @@ def test_the_seed_alone_decides_the_split(tmp_path):
 
 
 def test_what_is_no_image_is_passed_over(tmp_path, caplog):
-    class_folder(tmp_path, {"cat": 2, ".hidden": 2})
+    class_folder(tmp_path, {"cat": 3, ".hidden": 2})
     (tmp_path / "cat/notes.txt").touch()
     (tmp_path / "cat/.0.jpg").touch()
     (tmp_path / "empty").mkdir()
     save(noise((8, 8)), tmp_path / "loose.PNG")
     with caplog.at_level(logging.WARNING):
-        assert class_folders(tmp_path).paths == ("cat/0.jpg", "cat/1.jpg")
+        assert class_folders(tmp_path).paths == ("cat/0.jpg", "cat/1.jpg", "cat/2.jpg")
     assert "1 images outside of any class folder" in caplog.text
     assert "1 folders without images, as empty" in caplog.text
 
@@ -55,6 +82,6 @@ def test_a_folder_without_class_folders_is_refused(tmp_path):
         class_folders(tmp_path / "loose.png")
 
 
-def test_classes_of_one_image_each_leave_nothing_to_search_for(tmp_path):
-    with pytest.raises(InputError, match="no class of 2 images has two"):
-        class_folders(class_folder(tmp_path, {"cat": 1, "dog": 1}))
+def test_classes_of_one_or_two_images_leave_nothing_to_search_for(tmp_path):
+    with pytest.raises(InputError, match="no class of the 3 images has three"):
+        class_folders(empty_files(tmp_path, {"cat": 2, "dog": 1}))

@@ -100,3 +100,10 @@ def test_several_labels_make_shuffled_batches():
     batches = batches_by_labels(labels, batch_size=500, images_per_class=5, seed=0)
     assert isinstance(batches, ShuffledBatches)
     assert batches.batch_size == 500
+
+
+@pytest.mark.parametrize(("n", "batch_size"), [(8, 500), (40, 2), (3, 500)])
+def test_even_the_smallest_batch_has_room_for_a_triplet(n, batch_size):
+    labels = np.ones((n, 2), dtype=bool)
+    batches = batches_by_labels(labels, batch_size=batch_size, images_per_class=2, seed=0)
+    assert batches.batch_size == 3

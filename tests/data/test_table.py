@@ -5,8 +5,9 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from image_files import class_folder
+from image_files import class_folder, voc_folder
 from orbithash.data import class_folders, image_table, open_source, write_image_table
+from orbithash.data.voc2007 import voc2007
 from orbithash.errors import InputError, MissingExtraError
 
 
@@ -16,19 +17,27 @@ def table(folder, text: str):
 
 
 def test_one_label_each_becomes_one_number_each(tmp_path):
-    file = table(tmp_path, "path,labels\na.jpg,dog\nsub/b.jpg,cat\nc.jpg,dog\n")
+    file = table(tmp_path, "path,labels\na.jpg,dog\nsub/b.jpg,cat\nc.jpg,dog\nd.jpg,dog\n")
     pets = open_source(str(file))
     assert pets.classes == ("cat", "dog")
-    assert pets.labels.tolist() == [1, 0, 1]
+    assert pets.labels.tolist() == [1, 0, 1, 1]
     assert pets.file(1) == tmp_path / "sub/b.jpg"
     assert len(pets.split.query) == 1
 
 
 def test_several_labels_become_a_column_per_class(tmp_path):
-    file = table(tmp_path, "path,labels\na.jpg,dog; person\nb.jpg,cat\n")
+    file = table(tmp_path, "path,labels\na.jpg,dog; person\nb.jpg,cat\nc.jpg,cat\n")
     pets = image_table(file)
     assert pets.classes == ("cat", "dog", "person")
-    assert pets.labels.tolist() == [[False, True, True], [True, False, False]]
+    assert pets.labels.tolist() == [[False, True, True], [True, False, False], [True, False, False]]
+
+
+def test_undivided_a_table_needs_no_image_to_search_for(tmp_path):
+    file = table(tmp_path, "path,labels\na.jpg,dog\nb.jpg,cat\n")
+    with pytest.raises(InputError, match="none can be searched for"):
+        image_table(file)
+    split = image_table(file, undivided=True).split
+    assert [part.tolist() for part in (split.train, split.query, split.database)] == [[0, 1]] * 3
 
 
 def test_a_split_may_put_an_image_into_several_parts_or_none(tmp_path):
@@ -39,8 +48,9 @@ def test_a_split_may_put_an_image_into_several_parts_or_none(tmp_path):
 
 
 def test_tables_from_spreadsheets_are_read(tmp_path):
-    file = table(tmp_path, '\ufeffpath,labels,notes\r\n"a, b.jpg",x,hm\r\nc.jpg,x,\r\n')
-    assert image_table(file).paths == ("a, b.jpg", "c.jpg")
+    rows = '"a, b.jpg",x,hm\r\nc.jpg,x,\r\nd.jpg,x,\r\n'
+    file = table(tmp_path, f"\ufeffpath,labels,notes\r\n{rows}")
+    assert image_table(file).paths == ("a, b.jpg", "c.jpg", "d.jpg")
 
 
 @pytest.mark.parametrize(
@@ -49,6 +59,7 @@ def test_tables_from_spreadsheets_are_read(tmp_path):
         ("", "no column 'path', only none"),
         ("path,label\na.jpg,x\n", "no column 'labels', only path, label"),
         ("path,labels\n", "has no rows"),
+        ("path,labels\na.jpg,;\n", "no image of .* has a label"),
         ("path,labels\na.jpg,x\nb.jpg,\n", "line 3 .* lacks a path or a label"),
         ("path,labels\na.jpg\n", "line 2 .* lacks a path or a label"),
         ("path,labels,split\na.jpg,x,test\n", "line 2 .*'test'; join train, query and database"),
@@ -88,9 +99,10 @@ def test_a_parquet_table_is_read_as_the_same_csv_would_be(tmp_path):
 
 def test_a_parquet_tables_labels_may_be_lists_or_numbers(tmp_path):
     lists = {"path": ["a.jpg", "b.jpg"], "labels": [["dog", "person"], ["cat"]]}
-    assert image_table(parquet_table(tmp_path, lists)).labels.sum(axis=1).tolist() == [2, 1]
+    pets = image_table(parquet_table(tmp_path, lists), undivided=True)
+    assert pets.labels.sum(axis=1).tolist() == [2, 1]
     numbers = {"path": ["a.jpg", "b.jpg", "c.jpg"], "labels": [7, 3, 7]}
-    pets = image_table(parquet_table(tmp_path, numbers))
+    pets = image_table(parquet_table(tmp_path, numbers), undivided=True)
     assert pets.classes == ("3", "7")
     assert pets.labels.tolist() == [1, 0, 1]
 
@@ -135,3 +147,13 @@ def test_a_class_whose_name_cannot_be_written_is_refused(tmp_path):
     pets = class_folders(class_folder(tmp_path / "pets", {"a;b": 5, "c": 5}))
     with pytest.raises(InputError, match="'a;b' has a ;"):
         write_image_table(pets, tmp_path / "split.csv")
+
+
+def test_images_without_any_label_are_written_and_read(tmp_path):
+    things = voc2007(voc_folder(tmp_path / "VOC2007"))
+    write_image_table(things, tmp_path / "split.csv")
+    again = image_table(tmp_path / "split.csv")
+    unlabelled = ~things.labels.any(axis=1)
+    assert unlabelled.sum() == 1
+    np.testing.assert_array_equal(~again.labels.any(axis=1), unlabelled)
+    np.testing.assert_array_equal(again.split.database, things.split.database)

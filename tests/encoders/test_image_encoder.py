@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import ExifTags, Image
 
 import orbithash
 from image_files import noise, save
@@ -26,7 +26,19 @@ def test_paths_images_and_arrays_have_the_same_code(encoder, tmp_path):
     assert (codes == codes[0]).all()
     assert encoder.encode([]).shape == (0, 2)
     grey = np.asarray(image.convert("L"))
-    np.testing.assert_array_equal(encoder.encode([grey]), encoder.encode([Image.fromarray(grey)]))
+    expected = encoder.encode([Image.fromarray(grey)])
+    np.testing.assert_array_equal(encoder.encode([grey]), expected)
+    np.testing.assert_array_equal(encoder.encode([grey[:, :, None]]), expected)
+
+
+def test_a_turned_photograph_is_encoded_upright_however_it_comes(encoder, tmp_path):
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6
+    path = save(noise((60, 40)), tmp_path / "turned.png", exif=exif)
+    with Image.open(path) as opened:
+        np.testing.assert_array_equal(encoder.embed([opened]), encoder.embed([path]))
+        assert opened.size == (60, 40)  # whoever gave it keeps it as it was
+    assert not np.array_equal(encoder.embed([noise((60, 40))]), encoder.embed([path]))
 
 
 def test_what_is_no_image_is_refused(encoder, tmp_path):
@@ -35,6 +47,8 @@ def test_what_is_no_image_is_refused(encoder, tmp_path):
         encoder.encode([tmp_path / "a.jpg"])
     with pytest.raises(InputError, match="give uint8 of shape"):
         encoder.encode([np.zeros((4, 4, 3))])
+    with pytest.raises(InputError, match=r"shape \(4, 4, 5\)"):
+        encoder.encode([np.zeros((4, 4, 5), np.uint8)])
     with pytest.raises(InputError, match="got a int"):
         encoder.encode([3])
     with pytest.raises(InputError, match="give a list"):

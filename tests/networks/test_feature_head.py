@@ -52,3 +52,18 @@ def test_a_linear_head_starts_as_torch_draws_it():
     weights = head.hash_layer.weight.clone()
     head.fit_start(torch.randn(50, 6))
     assert torch.equal(head.hash_layer.weight, weights)
+
+
+def test_of_very_many_features_some_decide_the_start(monkeypatch):
+    features = torch.randn(100, 6)
+    few, all_of_them = (start_of(rows) for rows in (features[::4], features))
+    monkeypatch.setattr("orbithash.networks.feature_head.ROWS_TO_FIT", 30)
+    assert torch.equal(start_of(features), few)
+    assert not torch.equal(start_of(features), all_of_them)
+
+
+def start_of(features):
+    torch.manual_seed(0)
+    head = FeatureHead(6, 4, hidden=8)
+    head.fit_start(features)
+    return torch.cat([weight.flatten() for weight in head.state_dict().values()])

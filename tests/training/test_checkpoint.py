@@ -18,6 +18,10 @@ from orbithash.training import (
     seeded,
     train,
 )
+from orbithash.training.best import BestEpoch
+from orbithash.training.memory import Memory
+from orbithash.training.state import TrainingState
+from orbithash.training.tally import Tally
 
 SETTINGS = TrainingSettings(epochs=3, batch_size=8, learning_rate=0.01, memory=10, validate_every=2)
 
@@ -118,3 +122,22 @@ def test_checkpoints_come_as_often_as_asked_for(tmp_path):
     Run().go(Checkpoints(file, every=0))
     assert file.exists()
     assert [path.name for path in tmp_path.iterdir()] == ["c"]
+
+
+@pytest.mark.filterwarnings("ignore:.*copying from a non-meta parameter")
+def test_what_was_saved_on_one_device_is_taken_up_on_another():
+    tally, memory = Tally(), Memory(4)
+    tally.add(nn.Identity(), torch.tensor(1.0), torch.rand(3, 2))
+    memory.add(torch.rand(3, 2), torch.arange(3))
+    here, there = (state_on(device) for device in ("cpu", "meta"))
+    here.memory, here.tally = memory, tally
+    there.restore(here.tensors(), here.values())
+    assert there.memory.embeddings.device.type == there.memory.labels.device.type == "meta"
+    assert there.tally.ones.device.type == "cpu"
+
+
+def state_on(device):
+    network = nn.Linear(4, 2, device=device)
+    optimizer = torch.optim.SGD(network.parameters())
+    best = BestEpoch(network, patience=1)
+    return TrainingState(network, nn.Identity(), optimizer, Memory(4), best)

@@ -11,6 +11,7 @@ from orbithash.data import ShuffledBatches
 from orbithash.data.transforms import read_view
 from orbithash.training import Processes
 from orbithash.training.image_batches import ImageBatches, ImageReader
+from process_memory import descendants
 from stalled_training import take_one_batch_and_stall
 
 
@@ -69,22 +70,6 @@ def test_workers_end_when_their_parent_is_killed(start_method, tmp_path):
         process.join()
     assert len(workers) >= 2
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
-
-
-def descendants(pid: int) -> list[int]:
-    children = [
-        int(stat.parent.name)
-        for stat in Path("/proc").glob("[0-9]*/stat")
-        if parent_of(stat) == pid
-    ]
-    return children + [each for child in children for each in descendants(child)]
-
-
-def parent_of(stat: Path) -> int | None:
-    try:
-        return int(stat.read_text().rpartition(")")[2].split()[1])
-    except (FileNotFoundError, ProcessLookupError):
-        return None
 
 
 def wait_until(condition, *, seconds: float = 60.0) -> None:

@@ -5,6 +5,7 @@ from torch import nn
 
 from orbithash.data import ShuffledBatches
 from orbithash.errors import InputError
+from orbithash.losses import LOSSES
 from orbithash.training import TensorBatches, TrainingSettings, only_look, train
 from orbithash.training.optimization import scheduled_rate, warmed_up
 
@@ -111,3 +112,13 @@ def test_after_step_is_told_how_far_training_is():
     told = []
     run(epochs=2, after_step=lambda epochs, loss: told.append(epochs))
     np.testing.assert_allclose(told, np.arange(1, 9) / 4)
+
+
+def test_an_epoch_without_any_triplet_is_warned_of(caplog):
+    network, images, labels = problem()
+    settings = TrainingSettings(epochs=1)
+    for those, warnings in ((torch.zeros_like(labels), 1), (labels, 0)):
+        caplog.clear()
+        source = TensorBatches(only_look(images), those, ShuffledBatches(40, 10))
+        train(network, LOSSES["triplet"](), source, settings)
+        assert caplog.text.count("held a triplet") == warnings

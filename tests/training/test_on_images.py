@@ -8,7 +8,7 @@ from coloured_images import coloured
 from orbithash.errors import InputError
 from orbithash.evaluation import evaluate_encoder, mean_average_precision
 from orbithash.networks import load_photo_backbone
-from orbithash.training import IMAGE_PRESETS, seeded, train_on_images
+from orbithash.training import IMAGE_PRESETS, Checkpoints, seeded, train_on_images
 
 QUICK = replace(
     IMAGE_PRESETS["default"], epochs=3, batch_size=12, learning_rate=3e-3, validate_every=1
@@ -144,3 +144,29 @@ def test_torchs_own_generator_is_left_alone(images):
     torch.manual_seed(0)
     learn(images, n_workers=1)
     assert torch.equal(torch.rand(3), expected)
+
+
+def test_a_broken_file_outside_of_the_root_does_not_stop_validation(tmp_path):
+    near = coloured(tmp_path / "images")
+    images = replace(
+        near, root=tmp_path / "elsewhere", paths=tuple(str(near.root / path) for path in near.paths)
+    )
+    for row in images.split.train[::6].tolist():
+        images.file(row).write_text("no image")
+    told = {}
+    trained = learn(images, replace(QUICK, epochs=1, validation=0.4), unreadable=told.__setitem__)
+    assert set(told) <= set(images.paths)
+    assert trained.history[0].validation_map is not None
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:77", "meta"])
+def test_a_device_that_is_not_there_is_said_plainly(images, device):
+    with pytest.raises(InputError, match=f"cannot train on '{device}' here"):
+        learn(images, device=device)
+
+
+def test_a_runs_time_is_that_of_all_its_epochs(images, tmp_path):
+    checkpoints = Checkpoints(tmp_path / "c", every=0)
+    learn(images, checkpoints=checkpoints)
+    again = learn(images, checkpoints=checkpoints)  # nothing is left to do
+    assert again.seconds == sum(epoch.seconds for epoch in again.history) > 0.01

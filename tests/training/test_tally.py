@@ -11,6 +11,7 @@ class Loss(nn.Module):
 
 class TripletLoss(nn.Module):
     active_share = 0.25
+    n_triplets = 8
 
 
 def test_bit_balance_is_1_for_even_bits_and_0_for_constant_ones():
@@ -25,4 +26,6 @@ def test_bit_balance_is_1_for_even_bits_and_0_for_constant_ones():
 def test_a_loss_that_counts_its_triplets_is_asked():
     tally = Tally()
     tally.add(TripletLoss(), torch.tensor(1.0), torch.rand(2, 4))
+    tally.add(TripletLoss(), torch.tensor(1.0), torch.rand(2, 4))
     assert tally.active_share() == 0.25
+    assert tally.n_triplets == 16

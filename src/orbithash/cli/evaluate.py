@@ -1,5 +1,6 @@
 """`orbithash evaluate`: how good an encoder's codes are."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,10 +14,12 @@ from orbithash.cli.output import whole_folder
 from orbithash.cli.sources import holds_features, image_files
 
 if TYPE_CHECKING:
+    from orbithash.data import ImageFiles, LabelledFeatures
     from orbithash.evaluation import Scores
 
 SCORES = "scores.json"
 PRECISION_RECALL, PRECISION_AT = "precision_recall.svg", "precision_at.svg"
+UNREADABLE = "unreadable.txt"
 
 
 def evaluate(
@@ -27,14 +30,16 @@ def evaluate(
 ) -> None:
     """Score an encoder: MAP with its bounds, precision@N and the precision-recall curve.
 
-    Every query of the split is searched in the database of the split.
+    Every query of the split is searched in the database of the split. Images that cannot be read
+    are left out and listed in the report.
     """
     console = Console()
-    contents = frozenset({SCORES, PRECISION_RECALL, PRECISION_AT})
+    contents = frozenset({SCORES, PRECISION_RECALL, PRECISION_AT, UNREADABLE})
     with whole_folder(out, contents=contents, force=force) as folder:
         from orbithash.data import read_features  # --help must not wait for torch
         from orbithash.encoders import load, read_record
-        from orbithash.evaluation import evaluate_encoder
+        from orbithash.encoders.unreadable_list import write_unreadable
+        from orbithash.evaluation import encode_split, evaluate_rows
         from orbithash.experiments.score_figures import (
             precision_at_figure,
             precision_recall_figure,
@@ -44,8 +49,11 @@ def evaluate(
         record = read_record(run)
         encoder = load(run)
         data = read_features(Path(source)) if holds_features(source) else image_files(source)
+        warn_of_trained_queries(run, data)
         with progress_bar(console) as report:
-            scores = evaluate_encoder(encoder, data, progress=report)
+            encoded = encode_split(encoder, data, progress=report)
+        scores = evaluate_rows(encoded, data, n_bits=encoder.n_bits)
+        write_unreadable(encoded.unreadable, folder / UNREADABLE)
         (folder / SCORES).write_text(scores.to_json() + "\n", encoding="utf-8")
         by_radius, by_number = score_curves(record.method, scores)
         for name, figure, curve in (
@@ -54,8 +62,24 @@ def evaluate(
         ):
             (folder / name).write_text(figure([curve], n_bits=scores.n_bits), encoding="utf-8")
     console.print(as_table(record.method, scores))
+    if encoded.unreadable:
+        console.print(f"Left out {len(encoded.unreadable)} images that cannot be read, listed in:")
+        print(f"  {out / UNREADABLE}")
     console.print("Scores and pictures:", style="bold")
     print(f"  {out}")
+
+
+def warn_of_trained_queries(run: Path, data: "ImageFiles | LabelledFeatures") -> None:
+    """Say so if the scores will be too good: the run has seen the answers."""
+    from orbithash.data import ImageFiles
+    from orbithash.encoders.kept_split import trained_queries
+
+    if isinstance(data, ImageFiles) and (known := trained_queries(run, data)):
+        print(
+            f"orbithash: {run} was trained on {len(known)} of the {len(data.split.query)} queries, "
+            f"as {known[0]}: these scores are too good; give the run's own split.csv as SOURCE",
+            file=sys.stderr,
+        )
 
 
 def as_table(method: str, scores: "Scores") -> Table:

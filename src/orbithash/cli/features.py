@@ -55,7 +55,8 @@ def features(
     """
     check_file_name(out, suffix=".npz")
     from orbithash.data import ImageFiles, open_source  # --help must not wait for torch
-    from orbithash.encoders.extract import extract_features, unreadable_list
+    from orbithash.encoders.extract import extract_features
+    from orbithash.encoders.unreadable_list import unreadable_list
     from orbithash.networks import load_photo_backbone
 
     images = open_source(source)

@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from orbithash.cli.features import progress_bar
-from orbithash.cli.sources import absolute_source, holds_features, image_files
+from orbithash.cli.sources import absolute_source, holds_features, images_to_encode
 from orbithash.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,7 +24,9 @@ def index(
     run: Annotated[Path | None, typer.Argument(help="Folder that `train` wrote.")] = None,
     source: Annotated[
         str | None,
-        typer.Argument(help="Images (any folder, .csv, NAME:FOLDER), or features (.npz)."),
+        typer.Argument(
+            help="Images (any folder, .csv, .parquet, NAME:FOLDER), or features (.npz)."
+        ),
     ] = None,
     prune: Annotated[
         bool, typer.Option("--prune", help="Remove what is gone from SOURCE from the index too.")
@@ -50,14 +52,14 @@ def index(
 
 
 def update(console: Console, out: str, run: Path, source: str, *, prune: bool) -> None:
-    from orbithash.data import all_images, read_vectors  # --help must not wait for torch
+    from orbithash.data import read_vectors  # --help must not wait for torch
     from orbithash.encoders import index_of_run, index_source, load
     from orbithash.encoders.run_folder import MODEL
 
     if holds_features(source):
         data: ImageFiles | Vectors = read_vectors(Path(source))
     else:
-        data = all_images(Path(source)) if Path(source).is_dir() else image_files(source)
+        data = images_to_encode(source)
     encoder = load(run)
     with index_of_run(out, run / MODEL) as opened:
         try:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path
 
+from orbithash.cli.lock import LOCK, only_process_in
 from orbithash.errors import InputError
 
 
@@ -47,36 +48,67 @@ def resumable_folder(
     """A folder as of `whole_folder` that outlives its process while it holds a checkpoint.
 
     Until the block ends well it is called `out` + ".partial". One with a checkpoint is taken up
-    with `resume`, and started anew only with `force`.
+    with `resume`, and started anew only with `force`; one that another process is writing to, or
+    that holds anything but `contents`, is left alone.
     """
     out = out.absolute()
-    check_replaceable(out, contents={*contents, checkpoint}, force=force)
+    known = {*contents, checkpoint, LOCK}
+    check_replaceable(out, contents=known, force=force)
     partial = unfinished(out)
-    if (partial / checkpoint).exists() and not resume and not force:
-        raise InputError(
-            f"{partial} holds an unfinished run; add --resume to go on with it, "
-            "or --force to start anew"
-        )
-    if partial.exists() and not ((partial / checkpoint).exists() and resume):
-        shutil.rmtree(partial)
+    check_own(partial, contents=known)
     try:
         partial.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot write {out}: {error.strerror}; give --out another name") from None
-    try:
-        yield partial
-        for path in partial.iterdir():
-            # What a process that was killed had begun to write.
-            if path.name not in {*contents, checkpoint}:
-                path.unlink()
+    with only_process_in(partial):
+        begun = (partial / checkpoint).exists()
+        if begun and not resume and not force:
+            raise InputError(
+                f"{partial} holds an unfinished run; add --resume to go on with it, "
+                "or --force to start anew"
+            )
+        if not (begun and resume):
+            remove_from(partial, kept={LOCK})
+        try:
+            yield partial
+        except BaseException:
+            if not (partial / checkpoint).exists():
+                shutil.rmtree(partial, ignore_errors=True)
+            raise
+        remove_from(partial, kept=known)
+        try:
+            # Much may have come there while the block went on.
+            check_replaceable(out, contents=known, force=force)
+        except InputError as error:
+            raise InputError(f"{error}; what was made is whole in {partial}") from None
         if out.exists():
             shutil.rmtree(out)
         partial.rename(out)
         # Only now: until then the run could not have been taken up without it.
-        (out / checkpoint).unlink(missing_ok=True)
-    finally:
-        if partial.exists() and not (partial / checkpoint).exists():
-            shutil.rmtree(partial, ignore_errors=True)
+        for name in (checkpoint, LOCK):
+            (out / name).unlink(missing_ok=True)
+
+
+def check_own(folder: Path, *, contents: Set[str]) -> None:
+    """Raise unless the folder, if there is one, holds nothing but what these commands write."""
+    from orbithash.data.whole_file import is_unfinished_file  # loads much that --help must not
+
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise InputError(f"{folder} is in the way; rename it, or give --out another name")
+    present = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    foreign = sorted(name for name in present - contents if not is_unfinished_file(name))
+    if foreign:
+        raise InputError(
+            f"{folder} holds {foreign[0]!r}, which this command did not write; "
+            "rename the folder, or give --out another name"
+        )
+
+
+def remove_from(folder: Path, *, kept: Set[str]) -> None:
+    """Remove what earlier processes left, such as files that they had begun to write."""
+    for path in folder.iterdir():
+        if path.name not in kept:
+            path.unlink()
 
 
 def unfinished(out: Path) -> Path:

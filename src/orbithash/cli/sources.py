@@ -19,8 +19,20 @@ def image_files(source: str) -> "ImageFiles":
 
     images = open_source(source)
     if not isinstance(images, ImageFiles):
-        raise InputError(f"{source} has no image files; give a folder, a .csv or NAME:FOLDER")
+        raise InputError(
+            f"{source} has no image files; give a folder, a .csv, a .parquet or NAME:FOLDER"
+        )
     return images
+
+
+def images_to_encode(source: str) -> "ImageFiles":
+    """The image files that a source names; codes need no split, and those of a folder no class."""
+    from orbithash.data import all_images, image_table, is_table  # --help must not wait for torch
+
+    path = Path(source)
+    if path.is_dir():
+        return all_images(path)
+    return image_table(path, undivided=True) if is_table(path) else image_files(source)
 
 
 def absolute_source(source: str) -> str:

@@ -1,17 +1,14 @@
 """`orbithash train`: an encoder from labelled images or features."""
 
-from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from orbithash.cli.output import resumable_folder, unfinished
-from orbithash.cli.sources import holds_features, image_files
-from orbithash.cli.training_progress import fitting_progress, training_progress
+from orbithash.cli.output import unfinished
+from orbithash.cli.sources import holds_features
+from orbithash.cli.training_job import Job, carry_out, folder_of_run
 from orbithash.cli.training_settings import chosen_settings, method_options, settings_from
 from orbithash.errors import InputError
 
@@ -23,7 +20,7 @@ def train(
     source: Annotated[
         str,
         typer.Argument(
-            help="Images (folder of class folders, .csv, NAME:FOLDER) or features (.npz)."
+            help="Images (folder of class folders, .csv, .parquet, NAME:FOLDER) or features (.npz)."
         ),
     ],
     bits: Annotated[int, typer.Option(help="Length of the codes, 4 to 1024.")],
@@ -32,7 +29,10 @@ def train(
         str, typer.Option(help="A loss or a hasher; see: orbithash list.")
     ] = "order-aware",
     backbone: Annotated[
-        str | None, typer.Option(help="Network to fine-tune on images; see: orbithash list.")
+        str | None,
+        typer.Option(
+            help="Network to fine-tune on images; see: orbithash list. With --init: that run's."
+        ),
     ] = None,
     weights: Annotated[
         Path | None, typer.Option(help="The network's weights to begin with, a safetensors file.")
@@ -57,7 +57,9 @@ def train(
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the training images.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Images per step.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Rate of the first step.")] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Learning rate before it falls.")
+    ] = None,
     hidden: Annotated[
         int | None, typer.Option(help="Units of the hidden layer on features; 0 for a linear head.")
     ] = None,
@@ -67,7 +69,7 @@ def train(
     validation: Annotated[
         float | None,
         typer.Option(
-            help="Share of the training images held out to choose the best epoch; 0: none."
+            help="Share of the training images held out to choose the best epoch; 0: the last."
         ),
     ] = None,
     validate_every: Annotated[
@@ -76,7 +78,9 @@ def train(
     precision: Annotated[
         str | None, typer.Option(help="float32, or bfloat16 for mixed precision where it works.")
     ] = None,
-    device: Annotated[str, typer.Option(help="Where a network trains: cpu, cuda, …")] = "cpu",
+    device: Annotated[
+        str | None, typer.Option(help="Where a network trains on images: cpu (if not given), cuda.")
+    ] = None,
     workers: Annotated[
         int | None, typer.Option(min=0, help="Processes that read images; one per core at most 4.")
     ] = None,
@@ -91,21 +95,10 @@ def train(
 ) -> None:
     """Learn binary codes from labelled images or features, and save the encoder.
 
-    Queries are never looked at: the best epoch is chosen on training images held out. A run that
-    was stopped, however it was, goes on with the same command and --resume.
+    Queries are never looked at. On images the best epoch is chosen on training images held out; on
+    features the last is kept, unless --validation holds some out. A run that was stopped, however
+    it was, goes on with the same command and --resume.
     """
-    from orbithash.encoders.run_folder import (  # --help must not wait for torch
-        CHECKPOINT,
-        CONTENTS,
-        LOG,
-        UNREADABLE,
-        RunRecord,
-        load,
-        versions,
-        write_run,
-    )
-
-    on_images = not holds_features(source)
     options = method_options(option or [])
     if margin is not None:
         options["margin"] = margin
@@ -116,7 +109,7 @@ def train(
     settings = chosen_settings(
         preset,
         from_file,
-        on_images=on_images,
+        on_images=not holds_features(source),
         epochs=epochs,
         batch_size=batch_size,
         learning_rate=learning_rate,
@@ -126,127 +119,70 @@ def train(
         validate_every=validate_every,
         precision=precision,
     )
-    if resume and out.exists() and not unfinished(out).exists():
+    job = Job(
+        source=source,
+        method=method,
+        n_bits=bits,
+        preset=preset,
+        settings=settings,
+        options=options,
+        seed=seed,
+        init=init,
+        backbone=backbone,
+        weights=weights,
+        device=device,
+        n_workers=workers,
+    )
+    check_apart(tensorboard, out)
+    if resume and is_finished(out):
         print(f"{out} is finished already.")
         return
-    with ExitStack() as stack:
-        from orbithash.losses import LOSSES
-        from orbithash.training import (
-            Checkpoints,
-            Interrupted,
-            interruption,
-            joined_processes,
-            log_to,
-        )
-        from orbithash.training.tensorboard import tensorboard_to
-        from orbithash.training.unreadable import UnreadableList
+    from orbithash.training import joined_processes
 
-        processes = stack.enter_context(joined_processes())
+    with joined_processes() as processes:
         console = Console(quiet=not processes.first)
-        folder = unfinished(out.absolute())
-        if processes.first:
-            stack.enter_context(
-                resumable_folder(
-                    out, contents=CONTENTS, checkpoint=CHECKPOINT, resume=resume, force=force
-                )
+        with folder_of_run(out, processes, resume=resume, force=force) as folder:
+            trained, n_unreadable = carry_out(
+                job,
+                folder,
+                processes,
+                console,
+                checkpoint_every=checkpoint_every,
+                tensorboard=tensorboard,
             )
-        processes.wait()
-        unreadable = UnreadableList(folder / UNREADABLE)
-        progress = training_progress if method in LOSSES else fitting_progress
-        shown = stack.enter_context(progress(console, method, settings.epochs))
-        stopping = stack.enter_context(interruption())
-        watchers = [log_to(folder / LOG)] if processes.first else []
-        if processes.first and tensorboard is not None:
-            watchers.append(tensorboard_to(tensorboard))
-        common: dict[str, Any] = {
-            "options": options,
-            "init": load(init) if init is not None else None,
-            "seed": seed,
-            "after_epoch": both(*watchers, shown.epoch),
-            "after_step": shown.step,
-            "checkpoints": Checkpoints(
-                folder / CHECKPOINT, every=checkpoint_every, processes=processes
-            ),
-            "stopping": stopping,
-            "processes": processes,
-        }
-        try:
-            if on_images:
-                trained = fine_tune(
-                    source,
-                    backbone,
-                    weights,
-                    method,
-                    bits,
-                    settings,
-                    n_workers=workers,
-                    device=device,
-                    unreadable=unreadable,
-                    **common,
-                )
-            else:
-                trained = train_head(source, method, bits, settings, **common)
-        except Interrupted:
-            console.print("Stopped. To go on, give the same command with --resume.")
-            raise
-        if not processes.first:
-            return
-        record = RunRecord(
-            method=method,
-            n_bits=bits,
-            seed=seed,
-            preset=preset,
-            settings=asdict(settings),
-            options=options,
-            source=str(source),
-            init=None if init is None else str(init),
-            versions=versions(),
-            backbone=backbone,
-            weights=None if weights is None else str(weights),
-        )
-        write_run(folder, trained.encoder, record, trained.outcome())
+        if processes.first:
+            tell(console, trained, n_unreadable, source, out)
+
+
+def check_apart(tensorboard: Path | None, out: Path) -> None:
+    """Raise if TensorBoard's log would lie in the folder that is put in its place at the end."""
+    if tensorboard is None:
+        return
+    for folder in (out.resolve(), unfinished(out.resolve())):
+        if tensorboard.resolve().is_relative_to(folder):
+            raise InputError(
+                f"--tensorboard {tensorboard} lies inside of --out, which is written when the run "
+                "is over; give a folder beside it"
+            )
+
+
+def is_finished(out: Path) -> bool:
+    from orbithash.encoders.run_folder import RECORD
+
+    return (out / RECORD).exists() and not unfinished(out).exists()
+
+
+def tell(
+    console: Console, trained: "Trained[Any]", n_unreadable: int, source: str, out: Path
+) -> None:
+    from orbithash.encoders.run_folder import UNREADABLE
+
     console.print(summary(trained))
-    if unreadable.reasons:
-        console.print(f"{len(unreadable.reasons)} images could not be read, listed in:")
+    if n_unreadable:
+        console.print(f"{n_unreadable} images could not be read, listed in:")
         print(f"  {out / UNREADABLE}")
     console.print("Next, score it:", style="bold")
     print(f"  orbithash evaluate {out} {source} --out {out}-report")
-
-
-def train_head(source: str, *arguments: Any, **options: Any) -> "Trained[Any]":
-    from orbithash.data import read_features
-    from orbithash.encoders import FeatureEncoder
-    from orbithash.evaluation import mean_average_precision
-    from orbithash.training import train_on_features
-
-    if not isinstance(options["init"], FeatureEncoder | None):
-        raise InputError("the run to start from encodes images, not features; give another")
-    data = read_features(Path(source))
-    return train_on_features(data, *arguments, score=mean_average_precision, **options)
-
-
-def fine_tune(
-    source: str, backbone: str | None, weights: Path | None, *arguments: Any, **options: Any
-) -> "Trained[Any]":
-    from orbithash.encoders import ImageEncoder
-    from orbithash.evaluation import mean_average_precision
-    from orbithash.networks import load_photo_backbone
-    from orbithash.training import seeded, train_on_images
-    from orbithash.training.allocation import keep_freed_memory
-
-    if backbone is None:
-        raise InputError(
-            f"{source} is not a features file; give --backbone to fine-tune a network on its "
-            f"images, or make features with: orbithash features {source} --backbone NAME "
-            "--weights FILE --out FEATURES.npz"
-        )
-    if not isinstance(options["init"], ImageEncoder | None):
-        raise InputError("the run to start from encodes features, not images; give another")
-    images = image_files(source)
-    keep_freed_memory()
-    with seeded(options["seed"]):  # what begins from scratch
-        network = load_photo_backbone(backbone, weights, to_train=True)
-    return train_on_images(images, network, *arguments, score=mean_average_precision, **options)
 
 
 def summary(trained: "Trained[Any]") -> str:
@@ -257,11 +193,3 @@ def summary(trained: "Trained[Any]") -> str:
     if best.validation_map is None:
         return f"{done}; kept the last."
     return f"{done}; kept epoch {best.number + 1}, validation MAP {best.validation_map:.4f}."
-
-
-def both(*functions: Callable[[Any], None]) -> Callable[[Any], None]:
-    def call(value: Any) -> None:
-        for function in functions:
-            function(value)
-
-    return call

@@ -20,7 +20,7 @@ from orbithash.data.published import HOMES
 from orbithash.data.sampling import ClassBalancedBatches, ShuffledBatches, batches_by_labels
 from orbithash.data.stanford_dogs import stanford_dogs
 from orbithash.data.sun397 import sun397
-from orbithash.data.table import image_table, write_image_table
+from orbithash.data.table import image_table, is_table, write_image_table
 from orbithash.data.trainable import check_trainable
 from orbithash.data.validation import hold_out
 from orbithash.data.voc2007 import voc2007
@@ -44,6 +44,7 @@ __all__ = [
     "class_folders",
     "hold_out",
     "image_table",
+    "is_table",
     "open_source",
     "read_features",
     "read_vectors",
@@ -74,7 +75,7 @@ def open_source(source: str) -> ImageFiles | LabelledFeatures | LabelledImages:
     path = Path(source)
     if path.suffix.lower() == ".npz":
         return read_features(path)
-    if path.suffix.lower() in (".csv", ".parquet"):
+    if is_table(path):
         return image_table(path)
     if path.is_dir():
         return class_folders(path)

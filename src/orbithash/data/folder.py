@@ -40,14 +40,13 @@ def class_folders(folder: Path, *, seed: int = 0) -> ImageFiles:
     if loose:
         logger.warning("%s: %d images outside of any class folder are left out", folder, loose)
     labels = np.repeat(np.arange(len(classes)), [len(images[name]) for name in classes])
+    paths = tuple(file.relative_to(folder).as_posix() for name in classes for file in images[name])
     return ImageFiles(
         root=folder,
-        paths=tuple(
-            file.relative_to(folder).as_posix() for name in classes for file in images[name]
-        ),
+        paths=paths,
         labels=labels,
         classes=classes,
-        split=default_split(labels, seed=seed),
+        split=default_split(labels, paths, seed=seed),
     )
 
 

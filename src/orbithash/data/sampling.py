@@ -13,6 +13,7 @@ from jaxtyping import Bool, Int, Int64
 
 from orbithash.errors import InputError
 
+TRIPLET = 3  # images: an anchor, one that is related and one that is not
 BATCHES_PER_EPOCH = 4  # at least: so many steps are worth an epoch's name
 
 
@@ -27,10 +28,11 @@ def batches_by_labels(
 
     A batch has `batch_size` images, or a quarter of all where these are few, or what comes nearest
     below with the same number of each class; more than `images_per_class` if the classes are few.
+    It has never fewer than a triplet.
     """
-    batch_size = min(batch_size, max(2, len(labels) // BATCHES_PER_EPOCH))
+    batch_size = min(batch_size, max(TRIPLET, len(labels) // BATCHES_PER_EPOCH))
     if labels.ndim == 2:
-        return ShuffledBatches(len(labels), batch_size, seed=seed)
+        return ShuffledBatches(len(labels), min(len(labels), max(TRIPLET, batch_size)), seed=seed)
     n_classes = len(np.unique(labels))
     classes_per_batch = max(2, min(n_classes, batch_size // images_per_class))
     return ClassBalancedBatches(

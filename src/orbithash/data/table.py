@@ -18,21 +18,26 @@ from orbithash.errors import InputError
 
 PARTS = ("train", "query", "database")
 COLUMNS = ("path", "labels", "split")
+NO_LABEL = ";"  # an empty cell would rather be a mistake
 
 
-def image_table(file: Path, *, seed: int = 0) -> ImageFiles:
+def image_table(file: Path, *, seed: int = 0, undivided: bool = False) -> ImageFiles:
     """The images of a table, in its order.
 
-    Paths are relative to the table's folder. Several labels of an image are separated by `;`, and
-    several parts of the split, as in `train+database`, by `+`. Without the column split,
-    `default_split` makes one. Classes are the labels in alphabetical order.
+    Paths are relative to the table's folder. Several labels of an image are separated by `;`, which
+    alone says that it has none, and several parts of the split, as in `train+database`, by `+`.
+    Without the column split, `default_split` makes one. Classes are the labels in alphabetical
+    order. To be encoded alone, images may be `undivided`: all are in every part of the split.
     """
     paths, labels, parts = [], [], []
     for place, row in read_rows(file):
         paths.append(row["path"])
         names = {name.strip() for name in row["labels"].split(";")} - {""}
-        if not row["path"] or not names:
-            raise InputError(f"{place} of {file} lacks a path or a label; give both")
+        if not row["path"] or not row["labels"].strip():
+            raise InputError(
+                f"{place} of {file} lacks a path or a label; give both, or {NO_LABEL} for an image "
+                "that has none"
+            )
         labels.append(names)
         if "split" in row:
             parts.append({part.strip() for part in row["split"].split("+")} - {""})
@@ -44,16 +49,23 @@ def image_table(file: Path, *, seed: int = 0) -> ImageFiles:
     if not paths:
         raise InputError(f"{file} has no rows; give one per image")
     classes = tuple(sorted(set().union(*labels)))
+    if not classes:
+        raise InputError(f"no image of {file} has a label; give labels")
     numbers = numbered(labels, classes)
+    if undivided:
+        split = Split(*[np.arange(len(paths))] * len(PARTS))
+    elif parts:
+        split = Split(*(rows_of(part, parts) for part in PARTS))
+    else:
+        split = default_split(numbers, paths, seed=seed)
     return ImageFiles(
-        root=file.parent,
-        paths=tuple(paths),
-        labels=numbers,
-        classes=classes,
-        split=Split(*(rows_of(part, parts) for part in PARTS))
-        if parts
-        else default_split(numbers, seed=seed),
+        root=file.parent, paths=tuple(paths), labels=numbers, classes=classes, split=split
     )
+
+
+def is_table(file: Path) -> bool:
+    """By its name alone."""
+    return file.suffix.lower() in (".csv", ".parquet")
 
 
 def write_image_table(images: ImageFiles, file: Path) -> None:
@@ -74,7 +86,7 @@ def write_image_table(images: ImageFiles, file: Path) -> None:
         numbers = np.flatnonzero(labels) if images.labels.ndim == 2 else [int(labels)]
         names = [images.classes[number] for number in numbers]
         split = "+".join(part for part, rows in parts.items() if row in rows)
-        table.writerow([(root / path).as_posix(), ";".join(names), split])
+        table.writerow([(root / path).as_posix(), ";".join(names) or NO_LABEL, split])
     with whole_file(file) as opened:
         opened.write(text.getvalue().encode())
 

@@ -1,5 +1,7 @@
 """Whether labels allow any triplet: an anchor, an image that is related and one that is not."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from jaxtyping import Bool, Int
 
@@ -9,21 +11,29 @@ from orbithash.relevance import group_by_labels, related
 
 def check_trainable(
     labels: Int[np.ndarray, " n"] | Int[np.ndarray, "n classes"] | Bool[np.ndarray, "n classes"],
+    names: Sequence[str] | None = None,
 ) -> None:
-    """Raise unless every class has two images, or, of several labels, some images are related."""
+    """Raise unless every class has two images, or, of several labels, some images are related.
+
+    `names` are those of the classes 0, 1, …, for who reads the error.
+    """
     if labels.ndim == 1:
         classes, sizes = np.unique(labels, return_counts=True)
+
+        def name(label: int) -> str:
+            return f"class {label}" if names is None else repr(names[label])
+
         if len(classes) < 2:
             raise InputError(
-                f"all {len(labels)} training images are of class {classes[0]}; "
+                f"all {len(labels)} training images are of {name(int(classes[0]))}; "
                 "learning from labels needs at least two classes"
             )
         if sizes.min() < 2:
             alone = classes[sizes < 2]
             raise InputError(
                 f"{len(alone)} of {len(classes)} classes have one training image, the first is "
-                f"class {alone[0]}; a class needs two to learn from: add images, or leave these "
-                "rows out of train"
+                f"{name(int(alone[0]))}; a class needs two to learn from: add images, or leave "
+                "these rows out of train"
             )
         return
     if labels.sum(axis=0).max(initial=0) < 2:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 from jaxtyping import UInt8
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from orbithash.errors import InputError, UnreadableImageError
 
@@ -97,19 +97,20 @@ def decode_rgb(
                 )
             image.draft(None, (at_least, at_least))
             image.load()
-            turn_upright(image)
-            return to_rgb(image)
+            return to_rgb(upright(image))
     except InputError:
         raise
     except Exception as error:  # a damaged file makes decoders fail in every way there is
         raise InputError(describe(error)) from error
 
 
-def turn_upright(image: Image.Image) -> None:
+def upright(image: Image.Image) -> Image.Image:
+    """The image turned as its EXIF data say; the given one stays as it is."""
     try:
-        ImageOps.exif_transpose(image, in_place=True)
+        turned = image.getexif().get(ExifTags.Base.Orientation, 1) != 1
+        return ImageOps.exif_transpose(image) if turned else image
     except Exception:  # damaged EXIF data are no reason to do without the image
-        return
+        return image
 
 
 def to_rgb(image: Image.Image) -> Image.Image:

@@ -3,7 +3,8 @@
 import numpy as np
 from jaxtyping import Bool, Int, Int64
 
-LEFT_TO_TRAIN = 2  # of every class: an anchor and a positive
+from orbithash.data.class_rows import rows_by_class
+from orbithash.data.default_split import LEFT_TO_TRAIN
 
 
 def hold_out(
@@ -21,12 +22,8 @@ def hold_out(
     (array([0, 1, 3, 4]), array([2]))
     """
     rng = np.random.default_rng(seed)
-    if labels.ndim == 1:
-        groups = [np.flatnonzero(labels == label) for label in np.unique(labels)]
-    else:
-        groups = [np.arange(len(labels))]
     held_out = np.zeros(len(labels), dtype=bool)
-    for rows in groups if share else []:
+    for rows in rows_by_class(labels) if share else []:
         wanted = max(1, round(share * len(rows)))
         chosen = rng.permutation(rows)[: max(0, min(wanted, len(rows) - LEFT_TO_TRAIN))]
         held_out[chosen] = True

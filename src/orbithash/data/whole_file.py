@@ -8,13 +8,15 @@ from typing import BinaryIO
 
 from orbithash.errors import InputError
 
+UNFINISHED = ".unfinished"
+
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """A file to write into that takes the name `path`, and its place, when the block ends well."""
     # In the same folder, so that the last step is a rename within one file system; with the
     # process's number, so that two runs do not write into each other.
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}{UNFINISHED}")
     try:
         with unfinished.open("wb") as file:
             yield file
@@ -27,3 +29,8 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         ) from error
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def is_unfinished_file(name: str) -> bool:
+    """Whether `whole_file` began a file of this name, and its process died before it was whole."""
+    return name.startswith(".") and name.endswith(UNFINISHED)

@@ -1,6 +1,5 @@
 """A backbone's features of many image files, as one file that can be fitted and trained on."""
 
-import logging
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -19,16 +18,15 @@ from orbithash.data import (
     read_features,
     write_features,
 )
-from orbithash.data.whole_file import whole_file
 from orbithash.encoders.describe_files import describe_files
 from orbithash.encoders.fingerprint import fingerprint
+from orbithash.encoders.made_with import changed_settings
 from orbithash.encoders.readings import Reading, list_readings, take
 from orbithash.encoders.runtime import choose_runtime, run_by
-from orbithash.encoders.shards import Shard, ShardFolder, changed_settings
+from orbithash.encoders.shards import Shard, ShardFolder
+from orbithash.encoders.unreadable_list import unreadable_list, write_unreadable
 from orbithash.errors import InputError
 from orbithash.networks import PhotoBackbone
-
-logger = logging.getLogger(__name__)
 
 SHARD_SIZE = 256  # images that a killed run may have to read again
 
@@ -94,15 +92,10 @@ def extract_features(
         shards.remove()
         raise
     unreadable = list_unreadable(images, everything)
-    write_unreadable(unreadable, out)
+    write_unreadable(unreadable, unreadable_list(out))
     write_features(data, out)
     shards.remove()
     return Extraction(len(data), n_computed, len(unreadable), time.perf_counter() - started)
-
-
-def unreadable_list(out: Path) -> Path:
-    """Where the images that could not be read are listed; no such file if all could."""
-    return out.with_name(f"{out.stem}.unreadable.txt")
 
 
 def finished(out: Path, made_with: str) -> LabelledFeatures:
@@ -204,19 +197,9 @@ def labelled(
     )
 
 
-def list_unreadable(images: ImageFiles, shard: Shard) -> list[tuple[str, str]]:
+def list_unreadable(images: ImageFiles, shard: Shard) -> dict[str, str]:
     rows = np.flatnonzero(~shard.readable[: len(images)])
-    return [(images.paths[row], why) for row, why in zip(rows, shard.reasons, strict=False)]
-
-
-def write_unreadable(unreadable: list[tuple[str, str]], out: Path) -> None:
-    for path, reason in unreadable:
-        logger.info("left out %s: %s", path, reason)
-    if not unreadable:
-        unreadable_list(out).unlink(missing_ok=True)
-        return
-    with whole_file(unreadable_list(out)) as file:
-        file.writelines(f"{path}\t{reason}\n".encode() for path, reason in unreadable)
+    return {images.paths[row]: why for row, why in zip(rows, shard.reasons, strict=False)}
 
 
 def n_shards(readings: list[Reading]) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Shaped
 from torch import nn
 
-from orbithash.data import ImageFiles
+from orbithash.data import ImageFiles, LabelledFeatures
 from orbithash.data.augmentation import PARTS
 from orbithash.networks import PhotoBackbone
 
@@ -53,6 +53,14 @@ def digest_of_images(images: ImageFiles) -> str:
         digest.update(f"{array.shape}".encode() + array.astype("<i8").tobytes())
     digest.update("\n".join(images.classes).encode())
     return digest.hexdigest()
+
+
+def digest_of_features(data: LabelledFeatures) -> str:
+    split = data.split
+    views = (data.views.features, data.views.of) if data.views else ()
+    return digest_of_arrays(
+        data.features, data.labels, split.train, split.query, split.database, *views
+    )
 
 
 def size_and_time(file: Path) -> str:

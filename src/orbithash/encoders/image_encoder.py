@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float32, UInt8
+from jaxtyping import Bool, Float32, Shaped, UInt8
 from PIL import Image
 
 from orbithash.codes import binarize, pack
-from orbithash.data.transforms import read_view, to_rgb, view_of
+from orbithash.data.transforms import read_view, to_rgb, upright, view_of
 from orbithash.encoders.describe_files import describe_files
 from orbithash.encoders.runtime import Describe, run_by
 from orbithash.errors import InputError
@@ -111,15 +111,21 @@ def shown_of(image: Any, view: View) -> UInt8[np.ndarray, "side side 3"]:
     if isinstance(image, str | Path):
         return read_view(Path(image), **asdict(view))
     if isinstance(image, np.ndarray):
-        if image.dtype != np.uint8 or image.ndim not in (2, 3):
-            raise InputError(
-                f"got an array of {image.dtype} and shape {image.shape}; "
-                "give uint8 of shape (height, width, 3)"
-            )
-        image = Image.fromarray(image)
+        image = image_of(image)
     if not isinstance(image, Image.Image):
         raise InputError(f"got a {type(image).__name__}; give a path, a PIL image or an array")
     try:
-        return view_of(to_rgb(image), **asdict(view))
-    except ValueError as error:
+        return view_of(to_rgb(upright(image)), **asdict(view))
+    except (ValueError, OSError) as error:  # an image may be read from its file only now
         raise InputError(f"got an image that cannot be encoded: {error}") from None
+
+
+def image_of(array: Shaped[np.ndarray, "..."]) -> Image.Image:
+    """Grey, RGB or RGBA, of which grey may come with or without its one channel."""
+    channels = 1 if array.ndim == 2 else array.shape[-1]
+    if array.dtype != np.uint8 or array.ndim not in (2, 3) or channels not in (1, 3, 4):
+        raise InputError(
+            f"got an array of {array.dtype} and shape {array.shape}; "
+            "give uint8 of shape (height, width, 3)"
+        )
+    return Image.fromarray(array.reshape(array.shape[:2]) if channels == 1 else array)

@@ -4,6 +4,7 @@ model.safetensors   the encoder
 run.json            method, bits, seed, settings, what it was trained on, versions
 log.jsonl           one line per epoch
 scores.json         what validation gave
+split.csv           of a run on images, which of them trained and which are queries
 unreadable.txt      images that could not be read, with the reason, if there were any
 
 While training goes on, checkpoint.safetensors holds all that it needs to be taken up again.
@@ -26,8 +27,8 @@ from orbithash.index import open_index
 from orbithash.index.addresses import remote_place
 
 MODEL, RECORD, LOG, SCORES = "model.safetensors", "run.json", "log.jsonl", "scores.json"
-UNREADABLE, CHECKPOINT = "unreadable.txt", "checkpoint.safetensors"
-CONTENTS = frozenset({MODEL, RECORD, LOG, SCORES, UNREADABLE})
+SPLIT, UNREADABLE, CHECKPOINT = "split.csv", "unreadable.txt", "checkpoint.safetensors"
+CONTENTS = frozenset({MODEL, RECORD, LOG, SCORES, SPLIT, UNREADABLE})
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class RunRecord:
     versions: Mapping[str, str]
     backbone: str | None = None  # of an encoder of images
     weights: str | None = None  # that the backbone began with
+    data_digest: str | None = None  # of the images or features with labels and split
 
 
 def versions() -> dict[str, str]:

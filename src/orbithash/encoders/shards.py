@@ -1,8 +1,6 @@
 """Unfinished features, kept in a folder of shards, so that a run can be taken up again."""
 
-import json
 import shutil
-from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float32
 
 from orbithash.data.whole_file import whole_file
+from orbithash.encoders.made_with import changed_settings
 from orbithash.errors import InputError
 
 
@@ -80,18 +79,3 @@ class ShardFolder:
                 f"{self.folder} holds an unfinished run with other {changed}; add --force to "
                 "start anew, or give --out another name"
             )
-
-
-def changed_settings(before: str, now: str, *, besides: Set[str] = frozenset()) -> str:
-    """The names of the settings that differ, as a phrase; empty if none does, or `besides` alone.
-
-    >>> changed_settings('{"backbone": "a", "view": 1}', '{"backbone": "b", "view": 1}')
-    'backbone'
-    """
-    try:
-        old = dict(json.loads(before))
-    except (TypeError, ValueError):  # somebody else's note
-        old = {}
-    settings = json.loads(now).items()
-    changed = [name for name, value in settings if old.get(name) != value and name not in besides]
-    return " and ".join(changed)

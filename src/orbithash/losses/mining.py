@@ -79,6 +79,11 @@ class MinedTripletLoss(nn.Module, ABC):
         """The share of the last batch's chosen triplets that were within the margin."""
         return 0.0 if self.last is None else float(self.last.active / self.last.triplets.clamp(1))
 
+    @property
+    def n_triplets(self) -> int:
+        """How many triplets of the last batch were chosen."""
+        return 0 if self.last is None else int(self.last.triplets)
+
 
 class HardNegativeTripletLoss(MinedTripletLoss):
     """Triplet hinge over the negatives of highest loss, four for each anchor-positive pair.

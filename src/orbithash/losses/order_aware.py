@@ -140,6 +140,11 @@ class OrderAwareTripletLoss(nn.Module):
         """The share of the last batch's triplets that were within the margin."""
         return 0.0 if self.last is None else float(self.last.active / self.last.triplets.clamp(1))
 
+    @property
+    def n_triplets(self) -> int:
+        """How many triplets the last batch had."""
+        return 0 if self.last is None else int(self.last.triplets)
+
     def _tie_keys(self, distances: Float[Tensor, "n list"]) -> Float[Tensor, "n list"] | None:
         if self.ties == "distance":
             return distances

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from orbithash.errors import InputError
 
 SPREAD = 2.0  # of a bit's sums before the sigmoid: its outputs are neither all 0.5 nor all 0 and 1
+ROWS_TO_FIT = 1 << 16  # at most: far more than a mean and a spread need
 
 
 class FeatureHead(nn.Module):
@@ -63,7 +64,11 @@ class FeatureHead(nn.Module):
         Their mean becomes 0 and their overall standard deviation 1, which a linear layer could say
         as well. With a hidden layer, every bit starts as a random half of the images, with sums of
         the same spread: from sums near 0, as drawn, a loss on distances takes long to get away.
+
+        Of very many features every second, third, … decides: what they pass through on the way is
+        held in memory.
         """
+        features = features[:: -(-len(features) // ROWS_TO_FIT)]
         self.center.copy_(features.mean(dim=0))
         deviation = (features - self.center).square().mean().sqrt()
         # Features that are all the same tell nothing, but must not become NaN.

@@ -12,7 +12,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from orbithash.data.whole_file import whole_file
-from orbithash.encoders.shards import changed_settings
+from orbithash.encoders.made_with import changed_settings
 from orbithash.errors import InputError
 from orbithash.training.distributed import ALONE, Processes
 from orbithash.training.state import TrainingState

@@ -43,6 +43,21 @@ class Processes:
         """The network such that a backward pass adds up the gradients of all processes."""
         return network if self.count == 1 else DistributedDataParallel(network)
 
+    def leave_unused(self, network: nn.Module, inputs: Float[Tensor, "n ..."]) -> None:
+        """Let parameters be constants that get no gradient from these inputs.
+
+        Some networks have such, as one for masked images where none is masked, and processes that
+        train together would wait for their gradients in vain.
+        """
+        if self.count == 1:
+            return
+        was_training = network.training
+        network.eval()(inputs).sum().backward()
+        network.train(was_training)
+        for parameter in network.parameters():
+            parameter.requires_grad_(parameter.grad is not None)
+            parameter.grad = None
+
     def gather(self, embeddings: Float[Tensor, "n bits"]) -> Float[Tensor, "all bits"]:
         """The embeddings of the whole batch, in order, with their gradient."""
         if self.count == 1:
@@ -77,7 +92,8 @@ class Processes:
         if self.count == 1:
             yield
             return
-        with torch.random.fork_rng(devices=[]):
+        devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+        with torch.random.fork_rng(devices=devices):
             torch.manual_seed(place)
             yield
 

@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -57,8 +57,12 @@ class Pixels:
     unreadable: dict[int, str]  # the reason by position
 
 
-class ImageReader(Dataset[Pixels]):
-    """Reads batches; every worker process has a copy."""
+class ImageReader(Dataset[Pixels | InputError]):
+    """Reads batches; every worker process has a copy.
+
+    What stops the run is handed over like a batch: an error that is raised in a worker would reach
+    the user with the worker's traceback in its text.
+    """
 
     def __init__(
         self,
@@ -73,7 +77,7 @@ class ImageReader(Dataset[Pixels]):
         self.images, self.rows, self.labels = images, rows, labels
         self.read, self.seed, self.processes = read, seed, processes
 
-    def __getitem__(self, task: ImageTask) -> Pixels:
+    def __getitem__(self, task: ImageTask) -> Pixels | InputError:
         taken = set(task.positions.tolist())
         pixels, positions, unreadable = [], [], {}
         share = self.processes.share(len(task.positions))
@@ -90,7 +94,7 @@ class ImageReader(Dataset[Pixels]):
                 taken.add(position)
                 break
             else:
-                raise InputError(
+                return InputError(
                     f"hardly any of the {len(self.rows)} training images in {self.images.root} "
                     f"can be read, as {self.images.paths[self.rows[task.positions[place]]]}: "
                     f"{unreadable[int(task.positions[place])]}; check the files"
@@ -112,7 +116,7 @@ class ImageReader(Dataset[Pixels]):
 class ImageBatches:
     """Batches of image files for the loop, as `BatchSource` says.
 
-    `rows` are the images that train and `labels` theirs; `batches` names positions among them.
+    `batches` names positions among the images that the reader reads; `epochs` is where they end.
     `unreadable` is told of every file that cannot be read, as often as it is met.
     """
 
@@ -121,7 +125,7 @@ class ImageBatches:
     epochs: int
     n_workers: int = 0
     unreadable: Callable[[str, str], None] = lambda path, reason: None
-    _stream: Iterator[Pixels] | None = field(default=None, init=False)
+    _stream: Generator[Pixels | InputError, None, None] | None = field(default=None, init=False)
     _at: tuple[int, int] = field(default=(0, 0), init=False)  # epoch and batch that come next
 
     def __len__(self) -> int:
@@ -137,17 +141,22 @@ class ImageBatches:
 
     def close(self) -> None:
         """End the workers."""
+        if self._stream is not None:
+            self._stream.close()
         self._stream = None
 
     def _next(self, epoch: int, number: int) -> Pixels:
         """The next batch of one stream over all epochs: workers are not started anew for each."""
         if self._stream is None or self._at != (epoch, number):
+            self.close()
             self._stream = self._start(epoch, number)
         pixels = next(self._stream)
+        if isinstance(pixels, InputError):
+            raise pixels
         self._at = (epoch, number + 1) if number + 1 < len(self) else (epoch + 1, 0)
         return pixels
 
-    def _start(self, epoch: int, number: int) -> Iterator[Pixels]:
+    def _start(self, epoch: int, number: int) -> Generator[Pixels | InputError, None, None]:
         with warnings.catch_warnings():
             # Workers may outnumber the cores: where files come over a network, they mostly wait.
             warnings.filterwarnings("ignore", message="This DataLoader will create")
@@ -162,7 +171,14 @@ class ImageBatches:
                 # Its own: a loader draws once when it starts, and would shift what dropout draws.
                 generator=torch.Generator(),
             )
-            return iter(loader)
+            stream = iter(loader)
+        try:
+            yield from stream
+        finally:
+            if self.n_workers:
+                # At once, and not when the last traceback that holds the stream is forgotten:
+                # workers ignore signals, so that a process which ends before them waits for ever.
+                stream._shutdown_workers()  # type: ignore[attr-defined]
 
 
 def list_tasks(batches: Batcher, epoch: int, first: int, epochs: int) -> Iterator[ImageTask]:
@@ -178,7 +194,7 @@ def as_input(pixels: UInt8[np.ndarray, "n height width 3"]) -> Float[Tensor, "n 
     return torch.from_numpy(pixels).permute(0, 3, 1, 2).float()
 
 
-def unchanged(pixels: Pixels) -> Pixels:
+def unchanged(pixels: Pixels | InputError) -> Pixels | InputError:
     """Arrays stay arrays: tensors would travel through shared memory, which is often small."""
     return pixels
 

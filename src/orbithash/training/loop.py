@@ -113,6 +113,12 @@ def train(
             seconds=time.perf_counter() - started,
         )
         logger.info("epoch %d: loss %.4g", epoch.number, epoch.loss)
+        if state.tally.n_triplets == 0:
+            logger.warning(
+                "no batch of epoch %d held a triplet, so nothing was learned; train with larger "
+                "batches or more related images",
+                epoch.number,
+            )
         state.end_epoch(epoch)
         after_epoch(epoch)
         pause()

@@ -22,13 +22,10 @@ from orbithash.training.epoch import Epoch
 from orbithash.training.looks import Looks, only_look, several_looks
 from orbithash.training.loop import train
 from orbithash.training.methods import check_method, make_hasher
-from orbithash.training.preparation import Labels, prepare, run_settings
+from orbithash.training.preparation import Labels, Score, prepare, run_settings
 from orbithash.training.seeding import seeded
 from orbithash.training.settings import TrainingSettings
 from orbithash.training.trained import Trained
-
-# Queries' codes, database's codes, their labels, and the number of bits: the higher the better.
-Score = Callable[..., float]
 
 
 def train_on_features(
@@ -49,8 +46,9 @@ def train_on_features(
 ) -> Trained[FeatureEncoder]:
     """Learn codes of `n_bits` from the training rows by any loss or hasher.
 
-    Queries are never looked at. A loss chooses its epoch by `score` on training rows held out,
-    which ask for those that train; a hasher chooses nothing and learns from all training rows.
+    Queries are never looked at. Where `settings.validation` holds training rows out, a loss keeps
+    the epoch that is best by `score` on them, asking for those that train; by default none are
+    held out and the last epoch is kept. A hasher chooses nothing and learns from all training rows.
     The seed decides the rows held out, the start and the batches, never the method: two losses
     with one seed begin at the same weights and see the same rows in the same order. Where the data
     have further views of an image, each batch shows one of its looks, drawn by chance; hashers see
@@ -58,7 +56,6 @@ def train_on_features(
     """
     check_method(method)
     check_n_bits(n_bits)
-    started = time.perf_counter()
     if method in LOSSES:
         head, history = train_head(
             data,
@@ -75,16 +72,17 @@ def train_on_features(
             stopping=stopping,
             processes=processes,
         )
-        encoder = FeatureEncoder(head)
-    else:
-        if init is not None:
-            raise InputError(f"{method} is fitted in one go and cannot start from another run")
-        rows = data.split.train
-        hasher = fit_hasher(
-            data.features[rows], data.labels[rows], method, n_bits, options or {}, seed
-        )
-        encoder, history = hasher, []
-    return Trained(encoder, tuple(history), time.perf_counter() - started)
+        # Summed up, because a run that was stopped has gone on in several processes.
+        seconds = sum(epoch.seconds for epoch in history)
+        return Trained(FeatureEncoder(head), tuple(history), seconds)
+    if init is not None:
+        raise InputError(f"{method} is fitted in one go and cannot start from another run")
+    started = time.perf_counter()
+    rows = data.split.train
+    encoder = fit_hasher(
+        data.features[rows], data.labels[rows], method, n_bits, options or {}, seed
+    )
+    return Trained(encoder, (), time.perf_counter() - started)
 
 
 def fit_hasher(
@@ -125,7 +123,13 @@ def train_head(
     """Train a network on features with a loss, and keep its best epoch."""
     features = data.features[data.split.train]
     prepared = prepare(
-        data.labels[data.split.train], method, n_bits, settings, options=options, seed=seed
+        data.labels[data.split.train],
+        method,
+        n_bits,
+        settings,
+        options=options,
+        seed=seed,
+        classes=data.classes,
     )
     labels, rest, held_out = prepared.labels, prepared.rest, prepared.held_out
     inputs, targets = torch.from_numpy(features), torch.from_numpy(labels)

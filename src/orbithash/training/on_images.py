@@ -1,7 +1,6 @@
 """Fine-tuning on images: a backbone and its hash layer, trained together with a loss."""
 
 import os
-import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from orbithash.training.interruption import Interrupted
 from orbithash.training.loop import train
 from orbithash.training.methods import check_method
 from orbithash.training.optimization import fine_tuning_groups
-from orbithash.training.preparation import Labels, prepare, run_settings
+from orbithash.training.preparation import Labels, Score, prepare, run_settings
 from orbithash.training.seeding import seeded
 from orbithash.training.settings import TrainingSettings
 from orbithash.training.trained import Trained
@@ -36,9 +35,6 @@ from orbithash.training.trained import Trained
 # Images that train and answer the held-out ones when an epoch is validated. All of them would take
 # a third of an epoch's time, and the same epoch is best with fewer.
 VALIDATION_DATABASE = 2000
-
-# Queries' codes, database's codes, their labels, and the number of bits: the higher the better.
-Score = Callable[..., float]
 
 
 def train_on_images(
@@ -72,10 +68,16 @@ def train_on_images(
     """
     check_for_images(method, settings)
     check_n_bits(n_bits)
-    started = time.perf_counter()
+    check_device(device)
     rows = images.split.train
     prepared = prepare(
-        images.labels[rows], method, n_bits, settings, options=options or {}, seed=seed
+        images.labels[rows],
+        method,
+        n_bits,
+        settings,
+        options=options or {},
+        seed=seed,
+        classes=images.classes,
     )
     with seeded(seed):
         network = start_network(backbone, n_bits, init).to(device)
@@ -86,6 +88,8 @@ def train_on_images(
             "weights": digest_of_weights(network.backbone),
             "init": None if init is None else digest_of_weights(network),
         }
+        side = backbone.view.crop
+        processes.leave_unused(network, torch.zeros(1, 3, side, side, device=device))
         encoder = ImageEncoder(network)
         source = ImageBatches(
             ImageReader(
@@ -125,7 +129,7 @@ def train_on_images(
                 stopping=stopping,
                 processes=processes,
             )
-    return Trained(encoder, tuple(history), time.perf_counter() - started)
+    return Trained(encoder, tuple(history), sum(epoch.seconds for epoch in history))
 
 
 def check_for_images(method: str, settings: TrainingSettings) -> None:
@@ -140,6 +144,15 @@ def check_for_images(method: str, settings: TrainingSettings) -> None:
             f"hidden={settings.hidden}; on images the hash layer follows the backbone directly: "
             "train with hidden=0"
         )
+
+
+def check_device(device: str) -> None:
+    """Raise unless numbers can be put there and taken back."""
+    try:
+        torch.ones(1, device=device).item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise InputError(f"cannot train on {device!r} here ({reason}); train on cpu") from None
 
 
 def start_network(
@@ -199,10 +212,12 @@ class Validation:
     def encoded(self, encoder: ImageEncoder, positions: Any) -> tuple[Any, Any]:
         """Codes and labels of what can be read; every process encodes its share."""
         share = positions[self.processes.share(len(positions))]
-        files = [self.images.file(int(row)) for row in self.images.split.train[share]]
+        rows = self.images.split.train[share]
+        files = [self.images.file(int(row)) for row in rows]
         done = encoder.embed_files(files, progress=self.stop_between)
-        for path, reason in done.unreadable.items():
-            self.unreadable(str(path.relative_to(self.images.root)), reason)
+        paths = dict(zip(files, (self.images.paths[row] for row in rows), strict=True))
+        for file, reason in done.unreadable.items():
+            self.unreadable(paths[file], reason)
         parts = self.processes.gather_objects((done.codes(), self.labels[share][done.readable]))
         codes, labels = zip(*parts, strict=True)
         return np.concatenate(codes), np.concatenate(labels)

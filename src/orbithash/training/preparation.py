@@ -1,6 +1,6 @@
 """What training needs whatever it trains on: the loss, who is held out, and the batches."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,6 +17,9 @@ from orbithash.data import (
 )
 from orbithash.training.methods import check_memory, make_loss
 from orbithash.training.settings import TrainingSettings
+
+# Queries' codes, database's codes, their labels, and the number of bits: the higher the better.
+Score = Callable[..., float]
 
 Labels = Int64[np.ndarray, " n"] | Bool[np.ndarray, "n classes"]
 
@@ -40,9 +43,10 @@ def prepare(
     *,
     options: Mapping[str, Any],
     seed: int,
+    classes: Sequence[str] | None = None,
 ) -> Preparation:
     """Everything that follows from the labels of the training images, the method and the seed."""
-    check_trainable(labels)
+    check_trainable(labels, classes)
     if labels.ndim == 1:
         labels = np.unique(labels, return_inverse=True)[1]
     loss = make_loss(

@@ -10,10 +10,11 @@ Whatever else is in the file is for whoever reads it.
 
 import json
 import tomllib
+from collections import abc
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from orbithash.errors import InputError
 from orbithash.training.settings import TrainingSettings
@@ -39,22 +40,59 @@ def read_settings(file: Path) -> ChosenSettings:
     """What a file says, checked."""
     try:
         values = tomllib.loads(file.read_text(encoding="utf-8"))
-        chosen = ChosenSettings(
-            method=values["method"],
-            settings=values.get("settings", {}),
-            options=values.get("options", {}),
-            margin_of_bits=values.get("margin_of_bits"),
-        )
     except OSError as error:
         raise InputError(f"cannot read {file}: {error.strerror}; check the path") from None
-    except (ValueError, KeyError) as error:
+    except ValueError as error:
         raise InputError(
             f"{file} has no settings to train with ({error}); give a file that tune wrote"
         ) from None
-    known = {each.name for each in fields(TrainingSettings)}
-    if unknown := sorted(chosen.settings.keys() - known):
-        raise InputError(f"{file} sets {unknown[0]!r}; there are {', '.join(sorted(known))}")
-    return chosen
+    if "method" not in values:
+        raise InputError(f"{file} has settings for no method; give a file that tune wrote")
+    kinds = get_type_hints(ChosenSettings)
+    ours = {name: value for name, value in values.items() if name in kinds}
+    check_kinds(file, "", ours, kinds)
+    check_kinds(file, "settings.", ours.get("settings", {}), get_type_hints(TrainingSettings))
+    return ChosenSettings(**ours)
+
+
+def check_kinds(
+    file: Path, place: str, values: Mapping[str, Any], kinds: Mapping[str, Any]
+) -> None:
+    """Raise unless every value is known by its name and of the kind that it must be."""
+    for name, value in values.items():
+        if name not in kinds:
+            raise InputError(f"{file} sets {name!r}; there are {', '.join(sorted(kinds))}")
+        if not is_of_kind(value, kinds[name]):
+            raise InputError(
+                f"{file} sets {place}{name} to {value!r}; it must be {described(kinds[name])}"
+            )
+
+
+def is_of_kind(value: Any, kind: Any) -> bool:
+    """Whether a value of a TOML file is what a field is declared to be.
+
+    >>> is_of_kind(3, float), is_of_kind(3.5, int), is_of_kind(True, int), is_of_kind("3", float)
+    (True, False, False, False)
+    """
+    if alternatives := get_args(kind):
+        if get_origin(kind) is Literal:
+            return value in alternatives
+        if get_origin(kind) is abc.Mapping:
+            return isinstance(value, Mapping)
+        return any(is_of_kind(value, alternative) for alternative in alternatives)
+    if isinstance(value, bool):
+        return kind is bool
+    return isinstance(value, int | float) if kind is float else isinstance(value, kind)
+
+
+def described(kind: Any) -> str:
+    """A kind in words."""
+    if get_origin(kind) is Literal:
+        return " or ".join(get_args(kind))
+    if get_origin(kind) is abc.Mapping:
+        return "a table"
+    plain = next((each for each in get_args(kind) if each is not type(None)), kind)
+    return {int: "a whole number", float: "a number", str: "text"}[plain]
 
 
 def as_toml(values: Mapping[str, Any]) -> str:

@@ -62,11 +62,13 @@ class TrainingState:
         }
 
     def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-        """Become what these were taken from."""
+        """Become what these were taken from, wherever the network is now."""
         self.network.load_state_dict(part_of(tensors, "network"))
         self.loss.load_state_dict(part_of(tensors, "loss"))
         restore_optimizer(self.optimizer, part_of(tensors, "optimizer"))
-        self.memory.restore(part_of(tensors, "memory"))
+        device = next(self.network.parameters()).device
+        remembered = part_of(tensors, "memory")
+        self.memory.restore({name: tensor.to(device) for name, tensor in remembered.items()})
         self.best.restore_from(part_of(tensors, "best"), values["best"])
         self.history = [Epoch(**epoch) for epoch in values["history"]]
         self.epoch, self.batch, self.seconds = values["epoch"], values["batch"], values["seconds"]
