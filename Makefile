@@ -15,7 +15,7 @@ demo: .venv/core ## the whole way on handwritten digits: train, encode, search, 
 test: .venv/test ## the quick tests, under five minutes on two cores
 	.venv/bin/pytest
 
-test-all: .venv/all ## every test, slow ones too
+test-all: .venv/servers ## every test, slow ones too, against real servers
 	.venv/bin/pytest -m ""
 
 check: .venv/all ## format, lint, types, import layers, docs
@@ -36,7 +36,7 @@ bench: .venv/all ## our claims of speed, each a ratio against a peer in the same
 	.venv/bin/python benchmarks/fine_tuning.py
 	.venv/bin/python benchmarks/training.py
 	.venv/bin/python benchmarks/memory_of_training.py
-	.venv/bin/python benchmarks/search.py
+	.venv/bin/python benchmarks/search.py 100000 1000000
 	.venv/bin/python benchmarks/serving.py
 
 docs: .venv/all ## build the documentation into build/site
@@ -54,7 +54,7 @@ clean: ## remove the environment and everything that was built
 	rm -rf .venv build demo-report .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
-# One environment in three sizes; each stamp is made anew when the lock or the metadata change.
+# One environment in four sizes; each stamp is made anew when the lock or the metadata change.
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
@@ -69,5 +69,9 @@ clean: ## remove the environment and everything that was built
 .venv/all: .venv/bin/python pyproject.toml requirements.lock
 	$(PIP) install -c requirements.lock -e '.[test,check,docs,bench]'
 	@touch $@ .venv/core .venv/test
+
+.venv/servers: .venv/all
+	$(PIP) install -c requirements.lock -e '.[servers]'
+	@touch $@
 
 .PHONY: help demo test test-all check format bench docs results setup lock clean

@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 TIMEOUT = 30.0  # seconds for one answer
 ATTEMPTS = 4
 PAUSE = 0.5  # seconds before the second attempt, doubled before each further one
-AWAY = frozenset({1, 2, 4, 9})  # what Milvus calls a server that is not ready or not there
+AWAY = frozenset({1, 2, 4})  # what Milvus calls a server that is not ready or not there
 TOKEN = "MILVUS_TOKEN"  # the environment variable with USER:PASSWORD or a token
 
 
@@ -103,8 +103,7 @@ class MilvusServer:
             try:
                 return ask()
             except self._pymilvus.MilvusException as error:
-                away = error.code in AWAY or "unavailable" in str(error.message).lower()
-                if not away:
+                if not self._is_away(error):
                     raise ServerError(
                         f"Milvus at {self.address} refused: {first_line(error)}"
                     ) from error
@@ -116,6 +115,17 @@ class MilvusServer:
                 logger.warning("Milvus at %s is away, asking again", self.address)
                 time.sleep(PAUSE * 2**attempt)
         raise AssertionError("the last attempt returns or raises")
+
+    def _is_away(self, error: Any) -> bool:
+        """Whether to ask again. What the client itself refuses has the code of a server away."""
+        kinds = self._pymilvus.exceptions
+        from_server = (
+            self._pymilvus.MilvusException,
+            kinds.ConnectError,
+            kinds.MilvusUnavailableException,
+        )
+        unavailable = "unavailable" in str(error.message).lower()
+        return unavailable or (error.code in AWAY and type(error) in from_server)
 
 
 def first_line(error: Any) -> str:

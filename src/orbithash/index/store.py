@@ -191,11 +191,17 @@ class StoredIndex(ClosedAfterwards):
             except DamagedIndexError as error:
                 logger.warning("%s", error)
                 continue
-            for identifier in ids:
-                try:
-                    yield self._present(np.array([identifier]))
-                except DamagedIndexError as error:
-                    logger.warning("%s", error)
+            try:
+                yield self._present(ids)
+            except DamagedIndexError:
+                yield from self._undamaged_of(ids)
+
+    def _undamaged_of(self, ids: Int64[np.ndarray, " n"]) -> Iterator[Items]:
+        for identifier in ids:
+            try:
+                yield self._present(np.array([identifier]))
+            except DamagedIndexError as error:
+                logger.warning("%s", error)
 
     def known(self, source: str) -> dict[str, tuple[int, str]]:
         """Id and stamp of everything that was indexed from a source, by path."""
