@@ -35,7 +35,6 @@ bench: .venv/all ## our claims of speed, each a ratio against a peer in the same
 	.venv/bin/python benchmarks/encoding.py
 	.venv/bin/python benchmarks/fine_tuning.py
 	.venv/bin/python benchmarks/training.py
-	.venv/bin/python benchmarks/memory_of_training.py
 	.venv/bin/python benchmarks/search.py 100000 1000000
 	.venv/bin/python benchmarks/serving.py
 

@@ -121,7 +121,8 @@ def test_wrong_arguments_give_one_line_and_exit_code_2(
 @pytest.mark.usefixtures("no_figures")
 def test_images_train_the_whole_network_unless_it_is_frozen(tmp_path, capsys):
     table = write_table(coloured(tmp_path / "images"), tmp_path / "birds.csv")
-    asked = command(table, tmp_path, "--backbone", "small-cnn", "--jobs", "2", epochs=1)
+    quick = ("--seeds", "1", "--jobs", "2")
+    asked = command(table, tmp_path, "--backbone", "small-cnn", *quick, epochs=1)
     assert run(asked) == 0
     made = tmp_path / "ablation-fine-tuned"
     assert "Losses trained the whole network" in (made / "table.md").read_text()

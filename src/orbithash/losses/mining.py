@@ -148,7 +148,8 @@ class SemiHardTripletLoss(MinedTripletLoss):
         n_active = within - farther
         n_chosen = negative.sum(dim=1)[anchors] - farther
         hinges = n_active * (margin + limits) - (sums[anchors, within] - sums[anchors, farther])
-        per_anchor = torch.zeros_like(order[:, 0]).index_add(0, anchors, n_chosen)
+        per_anchor = torch.zeros(len(order), dtype=torch.int64, device=order.device)
+        per_anchor = per_anchor.index_add(0, anchors, n_chosen)
         return Mined(
             total=hinges.sum().to(distances.dtype),
             triplets=n_chosen.sum().to(distances.dtype),
