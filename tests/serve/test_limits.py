@@ -195,6 +195,34 @@ def test_a_batch_has_a_limit(place):
         assert "at most 3" in answer.json()["detail"]
 
 
+@pytest.mark.parametrize(
+    ("path", "sent"),
+    [
+        ("search/batch", {"searches": [0] * 20_000}),
+        ("search/batch", {"searches": [{"id": 1, "labels": [0] * 20_000}]}),
+        ("search/batch", {"searches": [{"id": 1} | {str(i): 0 for i in range(50)}] * 900}),
+        ("search", {"id": 1} | {str(i): 0 for i in range(20_000)}),
+        ("session", {str(i): 0 for i in range(100)}),
+    ],
+)
+def test_a_small_body_of_many_errors_is_refused_by_its_first(place, path, sent, monkeypatch):
+    from fastapi.exceptions import RequestValidationError
+
+    errors = RequestValidationError.errors
+    n_errors = []
+
+    def counted(self):
+        n_errors.append(len(errors(self)))
+        return errors(self)
+
+    monkeypatch.setattr(RequestValidationError, "errors", counted)
+    with client_of(place) as client:
+        answer = client.post(f"{API}/{path}", json=sent)
+    assert answer.status_code == 422
+    assert "at most" in answer.json()["detail"]
+    assert max(n_errors) == 1
+
+
 def test_what_was_accepted_is_answered_when_the_server_ends(place):
     slow = SlowIndex(open_index(place), 1.0)
     with live_server(slow) as server, ThreadPoolExecutor(1) as clients:
