@@ -309,3 +309,20 @@ def test_the_key_is_asked_for_once(browser, place):  # noqa: F811
         visit.close()
     assert visit.foreign == []
     assert all("Failed to load resource" in each for each in visit.complaints)
+
+
+def test_a_picture_that_a_busy_server_refused_is_asked_for_again(failing):
+    asked = []
+
+    def refuse_once(route):
+        asked.append(route.request.url)
+        if asked.count(route.request.url) == 1:
+            route.fulfill(status=503)
+        else:
+            route.continue_()
+
+    failing.page.route("**/thumbnail*", refuse_once)
+    failing.page.goto(failing.address + "?id=5")
+    failing.page.wait_for_function(
+        "() => document.querySelector('#grid .card img')?.naturalWidth > 0"
+    )

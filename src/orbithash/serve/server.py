@@ -11,6 +11,7 @@ from orbithash.encoders import FeatureEncoder, ImageEncoder, encoder_of
 from orbithash.errors import DamagedIndexError, InputError
 from orbithash.index import Index
 from orbithash.serve.app import create_app
+from orbithash.serve.connections import BriskConnection
 from orbithash.serve.settings import ServeSettings, check_exposure
 
 PATIENCE = 30  # seconds for requests under way when the server is told to end
@@ -40,7 +41,7 @@ def server_of(app: Callable[..., object], settings: ServeSettings) -> uvicorn.Se
         uvicorn.Config(
             app,
             # The same on every machine, whatever else is installed there.
-            http="h11",
+            http=BriskConnection,
             loop="asyncio",
             log_level="warning",
             access_log=False,

@@ -14,6 +14,7 @@ from orbithash.serve.metrics import Metrics
 from orbithash.serve.pictures import decode_upload, file_of, name_of
 from orbithash.serve.problems import RefusedError
 from orbithash.serve.questions import Question, Reply, ask
+from orbithash.serve.readiness import Readiness
 from orbithash.serve.schemas import Answer, Coded, Hit, Item, Query, SearchRequest, Took
 from orbithash.serve.settings import ServeSettings
 from orbithash.serve.statistics import KeptStatistics
@@ -39,6 +40,7 @@ class Service:
         self.encoder = encoder if isinstance(encoder, ImageEncoder) else None
         self.statistics = KeptStatistics(index)
         self.thumbnails = Thumbnails()
+        self.readiness = Readiness(index, metrics)
         # What may wait here is limited by how many requests are let in at all. Images are another
         # matter: each takes long, and one request can bring many.
         self.searching = Workers("searching", n_threads=N_SEARCHING, n_waiting=MANY)
@@ -51,6 +53,7 @@ class Service:
         """Finish what was accepted, then let go of the index."""
         for workers in (self.encoding, self.searching, self.showing, self.looking):
             workers.close()
+        self.readiness.close()
         self.index.close()
 
     async def answer(self, requests: Sequence[SearchRequest]) -> list[Answer]:

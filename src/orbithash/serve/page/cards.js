@@ -5,6 +5,9 @@ import { strip } from "./bits.js";
 import { element, svg } from "./dom.js";
 import { addressOf, readState } from "./state.js";
 
+const ATTEMPTS = 3; // for a picture
+const PAUSE = 700; // ms, longer each time
+
 export const addressOfItem = (id) =>
   addressOf({ ...readState(), view: "search", id: String(id), code: null });
 
@@ -14,7 +17,12 @@ export function picture(item, alt = "") {
   const image = element("img", { src: thumbnail(item.id), alt, loading: "lazy", decoding: "async" });
   const frame = element("span", { class: "picture" }, image);
   image.addEventListener("load", () => image.classList.toggle("tiny", image.naturalWidth < 64));
-  image.addEventListener("error", () => frame.replaceWith(nothing()));
+  let attempts = 1;
+  image.addEventListener("error", () => {
+    // A busy server refuses pictures before searches.
+    if (attempts++ < ATTEMPTS) setTimeout(() => (image.src = image.src), PAUSE * attempts);
+    else frame.replaceWith(nothing());
+  });
   return frame;
 }
 
