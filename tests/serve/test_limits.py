@@ -179,13 +179,22 @@ def test_an_image_of_too_many_pixels_is_refused(place):
 
 
 def test_the_images_of_a_request_have_a_limit_together(place):
-    image = {"image": as_base64(as_bytes(noise((40, 24))))}
-    with client_of(place, ServeSettings(limits=Limits(rate=0, pixels=1000))) as client:
+    # A JPEG is decoded at an eighth of its size, and still costs what it claims.
+    image = {"image": as_base64(as_bytes(noise((400, 240)), "JPEG"))}
+    with client_of(place, ServeSettings(limits=Limits(rate=0, pixels=100_000))) as client:
         statuses = [
             client.post(f"{API}/search/batch", json={"searches": [image] * n}).status_code
             for n in (2, 3)
         ]
     assert statuses == [200, 422]
+
+
+def test_a_request_whose_images_take_too_long_is_given_up(place):
+    image = {"image": as_base64(as_bytes(noise((40, 24))))}
+    with client_of(place, ServeSettings(limits=Limits(rate=0, encoding_seconds=0))) as client:
+        answer = client.post(f"{API}/search/batch", json={"searches": [image] * 2})
+        assert answer.status_code == 422
+        assert "too long" in answer.json()["detail"]
 
 
 def test_a_batch_has_a_limit(place):

@@ -11,7 +11,7 @@ from orbithash.codes import code_bytes, pack
 from orbithash.encoders import FeatureEncoder, ImageEncoder
 from orbithash.index import Index, Metadata
 from orbithash.serve.metrics import Metrics
-from orbithash.serve.pictures import decode_upload, file_of, name_of
+from orbithash.serve.pictures import decode_upload, file_of, name_of, pixels_of
 from orbithash.serve.problems import RefusedError
 from orbithash.serve.questions import Question, Reply, ask
 from orbithash.serve.readiness import Readiness
@@ -112,13 +112,15 @@ class Service:
         codes = []
         for image in images:  # one after the other, for a batch of large ones would fill memory
             content = from_base64(image) if isinstance(image, str) else image
-            decoded = decode_upload(content, at_least=encoder.view.resize, max_pixels=largest)
-            n_pixels += decoded.width * decoded.height
             # Many small files that claim much would keep everyone else waiting for minutes.
+            n_pixels += pixels_of(content)
             if n_pixels > TOGETHER * largest:
                 raise RefusedError(
                     f"the images have more than {TOGETHER * largest:,} pixels together; send fewer"
                 )
+            if time.perf_counter() - began > self.settings.limits.encoding_seconds:
+                raise RefusedError("the images take too long to encode; send fewer at once")
+            decoded = decode_upload(content, at_least=encoder.view.resize, max_pixels=largest)
             codes.append(encoder.encode([decoded])[0].tobytes())
         self.metrics.encoded.inc(len(images))
         self.metrics.encoding_seconds.inc(time.perf_counter() - began)

@@ -22,6 +22,7 @@ class Limits:
     burst_seconds: float = 5.0  # how much of the rate a client may use at once
     concurrency: int = 64  # requests that are worked on or wait, of all clients
     encoding_queue: int = 16  # requests whose images wait for the encoder
+    encoding_seconds: float = 20.0  # after which no further image of a request is begun
     batch: int = 64  # searches or items in one request
     k: int = 1000
 
