@@ -138,6 +138,36 @@ def test_items_are_added_searched_and_removed_with_the_key(tmp_path):
         assert len(reopened) == 11
 
 
+def test_an_image_that_is_added_by_several_at_once_is_kept_once(tmp_path):
+    from concurrent.futures import ThreadPoolExecutor
+
+    settings = with_keys(uploads=tmp_path / "kept")
+    content = as_bytes(noise((300, 200), seed=3))
+    with (
+        client_of(picture_index(tmp_path, classes=1), settings, **bearer(WRITE_KEY)) as client,
+        ThreadPoolExecutor(4) as clients,
+    ):
+
+        def upload(_):
+            return client.post(f"{API}/items/image", files={"image": content})
+
+        answers = list(clients.map(upload, range(8)))
+        assert [answer.status_code for answer in answers] == [201] * 8
+        ids = [answer.json()["ids"][0] for answer in answers]
+        assert sorted(ids) == list(range(4, 12))
+        assert client.get(f"{API}/items/{ids[0]}/image").content == content
+    assert len(list((tmp_path / "kept").iterdir())) == 1
+
+
+def test_a_folder_that_cannot_be_written_is_no_fault_of_the_client_and_not_named(tmp_path):
+    (tmp_path / "kept").write_text("not a folder")
+    settings = with_keys(uploads=tmp_path / "kept")
+    with client_of(picture_index(tmp_path, classes=1), settings, **bearer(WRITE_KEY)) as client:
+        answer = client.post(f"{API}/items/image", files={"image": as_bytes(noise((9, 9)))})
+        assert answer.status_code == 503
+        assert str(tmp_path) not in answer.text
+
+
 def test_a_bad_item_keeps_the_whole_batch_out(tmp_path):
     with client_of(picture_index(tmp_path), with_keys(), **bearer(WRITE_KEY)) as client:
         batch = {"items": [{"code": "00ff00"}, {"image": as_base64(b"no image")}]}

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from orbithash.data.whole_file import whole_file
-from orbithash.errors import IdInUseError, StorageError
+from orbithash.errors import IdInUseError, InputError, StorageError
 from orbithash.index import Index, Metadata
 from orbithash.index.base import Value
 from orbithash.serve.pictures import format_of
@@ -56,9 +56,12 @@ def kept(image: bytes, uploads: Path) -> str:
     """Where an image was put: its name is its content, so that the same one is kept once."""
     file = uploads.absolute() / (hashlib.sha256(image).hexdigest()[:32] + format_of(image))
     if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(file) as opened:
-            opened.write(image)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with whole_file(file) as opened:
+                opened.write(image)
+        except (OSError, InputError) as error:
+            raise StorageError(f"cannot keep an image: {error}") from error
     return str(file)
 
 
