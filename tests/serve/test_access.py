@@ -1,7 +1,11 @@
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
 import pytest
 
+from live_servers import live_server
 from orbithash.errors import InputError
-from orbithash.serve.settings import Keys, ServeSettings, check_exposure, keys_from
+from orbithash.serve.settings import Keys, Limits, ServeSettings, check_exposure, keys_from
 from served_indexes import API, READ_KEY, WRITE_KEY, bearer, client_of, picture_index, with_keys
 
 
@@ -16,6 +20,34 @@ def test_others_are_not_let_in_without_a_key_unless_told_so(host):
         check_exposure(ServeSettings(host=host))
     check_exposure(ServeSettings(host=host, public=True))
     check_exposure(ServeSettings(host=host, keys=Keys(write=WRITE_KEY)))
+
+
+def test_a_proxy_lets_others_in_too():
+    with pytest.raises(InputError, match="ORBITHASH_KEY"):
+        check_exposure(ServeSettings(behind_proxy=True))
+    check_exposure(ServeSettings(behind_proxy=True, public=True))
+    check_exposure(ServeSettings(behind_proxy=True, keys=Keys(read=READ_KEY)))
+
+
+def test_a_client_behind_a_proxy_cannot_say_that_it_is_another(place):
+    limits = Limits(rate=0.01, burst_seconds=200)
+    settings = ServeSettings(public=True, behind_proxy=True, limits=limits)
+    with live_server(place, settings) as server:
+
+        def asked(forwarded):
+            request = Request(
+                f"{server.address}api/v1/items/1", headers={"X-Forwarded-For": forwarded}
+            )
+            try:
+                with urlopen(request, timeout=20) as answer:
+                    return answer.status
+            except HTTPError as error:
+                return error.code
+
+        # The proxy adds the last address; what stands before it came from the client.
+        statuses = [asked(f"198.51.100.{i}, 203.0.113.5") for i in range(3)]
+        assert statuses == [200, 200, 429]
+        assert asked("203.0.113.5, 203.0.113.6") == 200
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.8.8.8"])

@@ -16,7 +16,9 @@ FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 TYPES = {name: f"image/{name.lower()}" for name in FORMATS} | {"MPO": "image/jpeg"}
 SUFFIXES = {"JPEG": ".jpg", "MPO": ".jpg", "TIFF": ".tif"}
 THUMBNAIL = 320  # pixels of the long side
-MOST_SCANS = 20  # of one JPEG, twice the usual: each makes the decoder go over the whole image once more
+MOST_SCANS = (
+    20  # of one JPEG, twice the usual: each makes the decoder go over the whole image once more
+)
 
 
 def decode_upload(content: bytes, *, at_least: int, max_pixels: int) -> Image.Image:

@@ -70,10 +70,12 @@ def keys_from(environment: Mapping[str, str]) -> Keys:
 
 def check_exposure(settings: ServeSettings) -> None:
     """Raise if others could reach a server that nothing protects, and nobody said they may."""
-    if is_loopback(settings.host) or settings.keys or settings.public:
+    is_private = is_loopback(settings.host) and not settings.behind_proxy
+    if is_private or settings.keys or settings.public:
         return
+    place = f"{settings.host} behind a proxy" if settings.behind_proxy else settings.host
     raise InputError(
-        f"{settings.host} can be reached from other machines, and no key is set: put one into "
+        f"{place} can be reached from other machines, and no key is set: put one into "
         f"{KEY}, or add --public to let everyone search"
     )
 
