@@ -1,10 +1,11 @@
 """Clients that send or read slowly hold up nobody but themselves."""
 
 import socket
+import sqlite3
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from orbithash.index import Metadata, create_index, open_index
 from orbithash.serve import connections
 from orbithash.serve.settings import Limits, ServeSettings
 from orbithash.serve.shares import Shares
-from served_indexes import API, client_of, picture_index
+from served_indexes import API, WRITE_KEY, bearer, client_of, picture_index, with_keys
 
 
 @pytest.fixture(scope="module")
@@ -123,3 +124,22 @@ def test_many_who_ask_whether_it_is_ready_look_once_and_take_no_place(place):
         index.may_answer.set()
         assert [each.result() for each in asked] == [200] * 8
         assert index.n_asked == 1
+
+
+def test_searches_go_on_while_an_addition_waits_for_another_process(tmp_path):
+    index = picture_index(tmp_path, classes=1)
+    writer = sqlite3.connect(index / "index.sqlite", isolation_level=None)
+    with (
+        closing(writer),
+        client_of(index, with_keys(), **bearer(WRITE_KEY)) as client,
+        ThreadPoolExecutor(1) as clients,
+    ):
+        writer.execute("BEGIN IMMEDIATE")
+        adding = clients.submit(client.post, f"{API}/items", json={"items": [{"code": "00ff00"}]})
+        time.sleep(0.5)
+        began = time.monotonic()
+        assert client.post(f"{API}/search", json={"id": 1}).status_code == 200
+        assert time.monotonic() - began < 5
+        assert not adding.done()
+        writer.execute("ROLLBACK")
+        assert adding.result().status_code == 201
