@@ -1,4 +1,6 @@
 import io
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -12,10 +14,12 @@ from served_indexes import (
     READ_KEY,
     UNHURRIED,
     WRITE_KEY,
+    TestClient,
     as_base64,
     as_bytes,
     bearer,
     client_of,
+    create_app,
     picture_index,
     with_keys,
 )
@@ -139,8 +143,6 @@ def test_items_are_added_searched_and_removed_with_the_key(tmp_path):
 
 
 def test_an_image_that_is_added_by_several_at_once_is_kept_once(tmp_path):
-    from concurrent.futures import ThreadPoolExecutor
-
     settings = with_keys(uploads=tmp_path / "kept")
     content = as_bytes(noise((300, 200), seed=3))
     with (
@@ -157,6 +159,37 @@ def test_an_image_that_is_added_by_several_at_once_is_kept_once(tmp_path):
         assert sorted(ids) == list(range(4, 12))
         assert client.get(f"{API}/items/{ids[0]}/image").content == content
     assert len(list((tmp_path / "kept").iterdir())) == 1
+
+
+def test_items_that_are_added_at_once_get_ids_of_their_own_whatever_the_index_does(tmp_path):
+    class Careless:
+        """Stores what it is given in the place of what was there, as Milvus may."""
+
+        def __init__(self, index):
+            self._index = index
+
+        def __getattr__(self, name):
+            return getattr(self._index, name)
+
+        def next_id(self):
+            found = self._index.next_id()
+            time.sleep(0.05)
+            return found
+
+        def add(self, ids, codes, metadata):
+            self._index.update(ids, codes, metadata)
+
+    opened = create_index(tmp_path / "codes.orbit", 8)
+    app = create_app(Careless(opened), None, with_keys())
+    with (
+        TestClient(app, base_url="http://127.0.0.1", headers=bearer(WRITE_KEY)) as client,
+        ThreadPoolExecutor(4) as clients,
+    ):
+
+        def add(_):
+            return client.post(f"{API}/items", json={"items": [{"code": "0f"}]}).json()["ids"]
+
+        assert sorted(clients.map(add, range(8))) == [[i] for i in range(8)]
 
 
 def test_a_folder_that_cannot_be_written_is_no_fault_of_the_client_and_not_named(tmp_path):

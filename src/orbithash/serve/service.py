@@ -45,13 +45,16 @@ class Service:
         # matter: each takes long, and one request can bring many.
         self.searching = Workers("searching", n_threads=N_SEARCHING, n_waiting=MANY)
         self.showing = Workers("showing", n_threads=N_SHOWING, n_waiting=MANY)
+        # One thread, so that new ids are taken and stored by one at a time; they may wait long for
+        # other processes, and searches must not wait with them.
+        self.writing = Workers("writing", n_threads=1, n_waiting=MANY)
         self.looking = Workers("looking", n_threads=1, n_waiting=MANY)
         # One thread: the network uses all cores by itself.
         self.encoding = Workers("encoding", n_threads=1, n_waiting=settings.limits.encoding_queue)
 
     def close(self) -> None:
         """Finish what was accepted, then let go of the index."""
-        for workers in (self.encoding, self.searching, self.showing, self.looking):
+        for workers in (self.encoding, self.searching, self.writing, self.showing, self.looking):
             workers.close()
         self.readiness.close()
         self.index.close()
