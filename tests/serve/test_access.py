@@ -97,6 +97,27 @@ def test_a_browser_gets_a_cookie_for_a_key_that_lets_it_read_and_not_write(place
         assert client.get(f"{API}/stats").status_code == 401
 
 
+@pytest.mark.parametrize("odd", ['a={"x":1}', "theme=a b", "x=[1]", "a@b=1", "foo", "=", "é=1"])
+def test_cookies_of_others_on_this_host_do_not_matter(place, odd):
+    with client_of(place, with_keys()) as client:
+        welcome = client.post(f"{API}/session", json={"key": READ_KEY})
+        cookie = welcome.headers["set-cookie"].partition(";")[0]
+        client.cookies.clear()
+        for sent in (f"{odd}; {cookie}", f"{cookie}; {odd}"):
+            answer = client.get(f"{API}/stats", headers={"Cookie": sent.encode()})
+            assert answer.status_code == 200
+        assert client.get(f"{API}/stats", headers={"Cookie": odd.encode()}).status_code == 401
+
+
+def test_servers_on_other_ports_of_the_host_keep_their_own_cookies(place):
+    names = set()
+    for keys in (Keys(WRITE_KEY), Keys(READ_KEY)):
+        with client_of(place, ServeSettings(keys=keys)) as client:
+            welcome = client.post(f"{API}/session", json={"key": keys.write})
+            names.add(welcome.headers["set-cookie"].partition("=")[0])
+    assert len(names) == 2
+
+
 def test_public_means_that_reading_needs_no_key(place):
     with client_of(place, with_keys(public=True)) as client:
         assert client.get(f"{API}/stats").status_code == 200

@@ -311,6 +311,23 @@ def test_the_key_is_asked_for_once(browser, place):  # noqa: F811
     assert all("Failed to load resource" in each for each in visit.complaints)
 
 
+def test_a_browser_that_keeps_no_cookies_is_told_so_instead_of_asked_again(browser, place):  # noqa: F811
+    with live_server(place, with_keys()) as server:
+        visit = Visit(browser, server.address)
+        page = visit.page
+        page.route("**/api/v1/stats", lambda route: route.fulfill(status=401, body="{}"))
+        page.goto(server.address)
+        page.fill("#key", READ_KEY)
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#key-dialog:modal")
+        page.fill("#key", READ_KEY)
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#problem:visible")
+        assert "cookie" in page.inner_text("#problem")
+        assert page.locator("#key-dialog").is_hidden()
+        visit.close()
+
+
 def test_a_picture_that_a_busy_server_refused_is_asked_for_again(failing):
     asked = []
 

@@ -2,14 +2,13 @@
 
 import hashlib
 import hmac
-from http.cookies import CookieError, SimpleCookie
 
 from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
 
 from orbithash.serve.settings import KEY, Keys, ServeSettings, is_loopback
 
 API = "/api/v1"
-COOKIE = "orbithash"
 # What anyone may fetch: it tells nothing of the index.
 OPEN = frozenset({"/", "/health", "/ready", "/openapi.json", f"{API}/session"})
 PAGE = "/page/"
@@ -58,13 +57,14 @@ def cookie_of(keys: Keys) -> str:
     return hmac.new(secret, b"a browser that may read", hashlib.sha256).hexdigest()
 
 
+def cookie_name(keys: Keys) -> str:
+    """Another for other keys: cookies are shared by all ports of a host."""
+    return "orbithash-" + hashlib.sha256(cookie_of(keys).encode()).hexdigest()[:8]
+
+
 def has_cookie(headers: Headers, keys: Keys) -> bool:
-    try:
-        cookies = SimpleCookie(headers.get("cookie", ""))
-    except CookieError:
-        return False
-    given = cookies.get(COOKIE)
-    return given is not None and same(given.value, cookie_of(keys))
+    given = cookie_parser(headers.get("cookie", "")).get(cookie_name(keys), "")
+    return same(given, cookie_of(keys))
 
 
 def is_expected_host(host: str, settings: ServeSettings) -> bool:

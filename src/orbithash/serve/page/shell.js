@@ -21,19 +21,20 @@ export function announce(text) {
 }
 
 // Do something that may fail; what went wrong is shown where everyone sees it.
-export async function attempt(action) {
+export async function attempt(action, hasKey = false) {
   showProblem(null);
   try {
     await action();
   } catch (error) {
     if (error.name === "AbortError") return;
-    if (error.status === 401) {
+    if (error.status === 401 && !hasKey) {
       await askForKey();
-      await attempt(action);
+      await attempt(action, true);
       return;
     }
     if (!(error instanceof api.ApiError)) throw error;
-    showProblem(error.message);
+    const lost = "The key is right, but this browser does not send its cookie back. Are cookies switched off?";
+    showProblem(error.status === 401 ? lost : error.message);
   }
 }
 
