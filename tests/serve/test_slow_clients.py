@@ -5,7 +5,7 @@ import sqlite3
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from image_files import noise
 from live_servers import live_server
 from orbithash.index import Metadata, create_index, open_index
 from orbithash.serve import connections
+from orbithash.serve import server as server_module
 from orbithash.serve.settings import Limits, ServeSettings
 from orbithash.serve.shares import Shares
 from served_indexes import API, WRITE_KEY, bearer, client_of, picture_index, with_keys
@@ -30,9 +31,10 @@ def opened(server):
 
 def get(server, path):
     """The status of an answer, or 0 if the connection was cut."""
-    with opened(server) as client:
+    with opened(server) as client, suppress(ConnectionError):
         client.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
         return int(client.recv(1000)[9:12] or 0)
+    return 0
 
 
 def test_slow_bodies_do_not_keep_others_out(place):
@@ -84,6 +86,20 @@ def test_a_head_that_does_not_come_is_given_up(place, monkeypatch):
                 assert b" 200 " in kept.recv(5000)
             kept.sendall(b"GET /health")
             assert kept.recv(10) == b""
+
+
+def test_one_address_gets_a_quarter_of_the_connections(place, monkeypatch):
+    monkeypatch.setattr(connections, "is_loopback", lambda host: False)
+    monkeypatch.setattr(server_module, "MOST", 12)
+    settings = ServeSettings(limits=Limits(rate=0, concurrency=1))
+    with live_server(place, settings) as server, ExitStack() as held:
+        for _ in range(3):
+            held.enter_context(opened(server))
+        time.sleep(0.2)
+        assert get(server, "/health") == 0
+        held.close()
+        time.sleep(0.2)
+        assert get(server, "/health") == 200
 
 
 def test_one_client_gets_a_quarter_of_the_places_and_this_machine_all():

@@ -6,7 +6,11 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from orbithash.serve.settings import is_loopback
+from orbithash.serve.shares import PART
+
 HEAD = 10.0  # seconds for the head of a request to arrive, from its first byte on
+MOST = 1000  # connections, of all clients
 UNREAD = 10.0  # seconds in which a client must take some of what was sent
 
 
@@ -35,7 +39,22 @@ class BriskConnection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._asking.set(self, HEAD)
+        if self._has_too_many():
+            transport.abort()
+        else:
+            self._asking.set(self, HEAD)
+
+    def _has_too_many(self) -> bool:
+        """Whether a client has more connections than its part; this machine may have all."""
+        if self.client is None or is_loopback(self.client[0]):
+            return False
+        of_client = sum(
+            isinstance(other, H11Protocol)
+            and other.client is not None
+            and other.client[0] == self.client[0]
+            for other in self.connections
+        )
+        return of_client > (self.limit_concurrency or MOST) // PART
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
