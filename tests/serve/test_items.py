@@ -8,7 +8,9 @@ from PIL import Image
 
 from image_files import noise
 from orbithash.index import Metadata, create_index, open_index
+from orbithash.serve.problems import UnknownItemError
 from orbithash.serve.settings import ServeSettings
+from orbithash.serve.thumbnails import Thumbnails
 from served_indexes import (
     API,
     READ_KEY,
@@ -199,6 +201,20 @@ def test_a_folder_that_cannot_be_written_is_no_fault_of_the_client_and_not_named
         answer = client.post(f"{API}/items/image", files={"image": as_bytes(noise((9, 9)))})
         assert answer.status_code == 503
         assert str(tmp_path) not in answer.text
+
+
+def test_a_picture_that_vanishes_while_it_is_asked_for_is_not_found(tmp_path):
+    with pytest.raises(UnknownItemError):
+        Thumbnails().of(tmp_path / "gone.png")
+
+
+def test_an_index_without_ids_left_says_so(tmp_path):
+    with create_index(tmp_path / "full.orbit", 8) as index:
+        index.add(np.array([2**63 - 1]), np.zeros((1, 1), np.uint8), [Metadata()])
+    with client_of(tmp_path / "full.orbit", with_keys(), **bearer(WRITE_KEY)) as client:
+        answer = client.post(f"{API}/items", json={"items": [{"code": "0f"}]})
+        assert answer.status_code == 422
+        assert "no ids left" in answer.json()["detail"]
 
 
 def test_a_bad_item_keeps_the_whole_batch_out(tmp_path):

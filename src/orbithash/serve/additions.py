@@ -12,10 +12,11 @@ from orbithash.errors import IdInUseError, InputError, StorageError
 from orbithash.index import Index, Metadata
 from orbithash.index.base import Value
 from orbithash.serve.pictures import format_of
-from orbithash.serve.problems import UnknownItemError
+from orbithash.serve.problems import RefusedError, UnknownItemError
 from orbithash.serve.questions import as_array
 
 SOURCE = "api"  # what items are said to be from, so that no folder's index run prunes them
+LARGEST = np.iinfo(np.int64).max
 ATTEMPTS = 5  # when another process takes the same ids
 
 
@@ -43,6 +44,10 @@ def add(index: Index, additions: Sequence[Addition], uploads: Path | None) -> li
     codes = as_array([addition.code for addition in additions])
     for _ in range(ATTEMPTS):
         first = index.next_id()
+        if first > LARGEST - len(codes):
+            raise RefusedError(
+                "there are no ids left behind the largest one in use; index into a new place"
+            )
         ids = np.arange(first, first + len(codes), dtype=np.int64)
         try:
             index.add(ids, codes, metadata)
