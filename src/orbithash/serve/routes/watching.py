@@ -35,6 +35,7 @@ def watching_routes(service: Service) -> APIRouter:
         responses={200: {"content": {"text/plain": {}}}},
     )
     async def get_metrics() -> Response:
+        await service.readiness.get()  # which counts the items
         return Response(service.metrics.text(), headers={"Content-Type": TEXT})
 
     return routes
