@@ -1,5 +1,6 @@
 """Clients that send or read slowly hold up nobody but themselves."""
 
+import asyncio
 import socket
 import sqlite3
 import threading
@@ -17,6 +18,7 @@ from orbithash.serve import connections
 from orbithash.serve import server as server_module
 from orbithash.serve.settings import Limits, ServeSettings
 from orbithash.serve.shares import Shares
+from orbithash.serve.work import OverloadedError, Workers
 from served_indexes import API, WRITE_KEY, bearer, client_of, picture_index, with_keys
 
 
@@ -100,6 +102,15 @@ def test_one_address_gets_a_quarter_of_the_connections(place, monkeypatch):
         held.close()
         time.sleep(0.2)
         assert get(server, "/health") == 200
+
+
+def test_work_that_hangs_is_given_up_by_whoever_asked():
+    may_end = threading.Event()
+    workers = Workers("hanging", n_threads=1, n_waiting=1, patience=0.1)
+    with pytest.raises(OverloadedError):
+        asyncio.run(workers.run(may_end.wait, 20))
+    may_end.set()
+    workers.close()
 
 
 def test_one_client_gets_a_quarter_of_the_places_and_this_machine_all():

@@ -6,7 +6,7 @@ import time
 from orbithash.errors import HashingError
 from orbithash.index import Index
 from orbithash.serve.metrics import Metrics
-from orbithash.serve.work import Workers
+from orbithash.serve.work import OverloadedError, Workers
 
 PATIENCE = 5.0  # seconds for the index to answer
 KEPT = 1.0  # seconds that an answer holds
@@ -34,7 +34,7 @@ class Readiness:
     async def _answers(self) -> bool:
         try:
             self._metrics.items.set(await self._workers.run(len, self._index))
-        except HashingError:
+        except (HashingError, OverloadedError):
             return False
         finally:
             self._until = time.monotonic() + KEPT
