@@ -99,7 +99,7 @@ def test_a_batch_gives_the_answers_of_its_searches_in_their_order(client, stored
         ({"id": 1, "code": "00ff00"}, "exactly one of image, id, code, bits; got 2"),
         ({"id": 1, "k": 0}, "k: "),
         ({"id": 1, "k": 1001}, "at most 1000"),
-        ({"id": "1"}, "id: "),
+        ({"id": "one"}, "id: "),
         ({"id": 2**63}, "id: "),
         ({"id": 1, "size": 3}, "size: "),
         ({"code": "00ff"}, "2 bytes; 24 bits need 3"),

@@ -1,5 +1,6 @@
 """The JSON that goes in and out; the API's own description is made of these classes."""
 
+import re
 from typing import Annotated, Any
 
 from pydantic import (
@@ -8,12 +9,20 @@ from pydantic import (
     ConfigDict,
     Field,
     StringConstraints,
+    computed_field,
     model_validator,
 )
 
 from orbithash.codes import MAX_BITS, MIN_BITS
 
-Id = Annotated[int, Field(ge=-(2**63), le=2**63 - 1, strict=True)]
+
+def whole_number(given: Any) -> Any:
+    """An id that was sent as text, which is how JavaScript can hold large ones."""
+    is_number = isinstance(given, str) and re.fullmatch(r"-?[0-9]{1,19}", given)
+    return int(given) if is_number else given
+
+
+Id = Annotated[int, Field(ge=-(2**63), le=2**63 - 1, strict=True), BeforeValidator(whole_number)]
 Label = Annotated[str, StringConstraints(min_length=1, max_length=500)]
 Hex = Annotated[str, StringConstraints(pattern=r"^([0-9a-fA-F]{2})+$", max_length=MAX_BITS // 4)]
 Bits = Annotated[
@@ -164,6 +173,11 @@ class Item(BaseModel):
     code: str
     fields: dict[str, Any] = {}
     picture: bool = Field(description="Whether its picture can be shown.")
+
+    @computed_field(description="The id for JavaScript, which rounds numbers above 2^53.")  # type: ignore[prop-decorator]
+    @property
+    def text_id(self) -> str:
+        return str(self.id)
 
 
 class Hit(Item):

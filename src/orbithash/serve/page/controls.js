@@ -10,7 +10,7 @@ export function startControls() {
   slider("radius", (value, most) => ({ radius: value >= most ? null : value }));
   byId("filter").addEventListener("submit", (event) => {
     event.preventDefault();
-    choose(byId("label").value);
+    choose(byId("label").value, true);
   });
   // A choice from the list needs no Enter.
   byId("label").addEventListener("input", (event) => {
@@ -28,13 +28,15 @@ function slider(name, change) {
   });
 }
 
-function choose(label) {
+// The list holds the most frequent labels; others can be typed.
+function choose(label, isComplete = false) {
   const known = [...byId("labels").options].map((option) => option.value);
   const chosen = known.find((each) => each.toLowerCase() === label.trim().toLowerCase());
-  if (!chosen) return;
+  const taken = chosen ?? (isComplete ? label.trim() : "");
+  if (!taken) return;
   byId("label").value = "";
   const { labels } = readState();
-  if (!labels.includes(chosen)) adjust({ labels: [...labels, chosen] });
+  if (!labels.includes(taken)) adjust({ labels: [...labels, taken] });
 }
 
 export function showControls(state, stats) {

@@ -48,7 +48,7 @@ let asking = null; // several requests may find out at once that a key is needed
 export function askForKey() {
   asking ??= new Promise((resolve) => {
     const dialog = byId("key-dialog");
-    dialog.addEventListener("cancel", (event) => event.preventDefault());
+    dialog.onclose = () => asking && dialog.showModal(); // Escape leaves nothing to look at
     byId("key-form").onsubmit = async (event) => {
       event.preventDefault();
       try {
