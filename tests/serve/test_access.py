@@ -134,8 +134,22 @@ def test_a_name_of_another_site_that_points_here_is_refused(place):
 
 def test_pages_of_other_sites_cannot_make_the_server_work(place):
     with client_of(place) as client:
-        cross = {"Sec-Fetch-Site": "cross-site"}
-        assert client.post(f"{API}/search", json={"id": 1}, headers=cross).status_code == 403
+        for site, status in (
+            ("cross-site", 403),
+            ("same-site", 403),  # another port of this machine
+            ("same-origin", 200),
+            ("none", 200),
+        ):
+            answer = client.post(f"{API}/search", json={"id": 1}, headers={"Sec-Fetch-Site": site})
+            assert answer.status_code == status
+
+
+def test_what_is_said_of_items_is_kept_nowhere(place):
+    with client_of(place) as client:
+        for path in ("stats", "sample", "items/0", "items/4711"):
+            assert client.get(f"{API}/{path}").headers["cache-control"] == "no-store"
+        assert "max-age" in client.get(f"{API}/items/0/thumbnail").headers["cache-control"]
+        assert client.get("/").headers["cache-control"] == "no-cache"
 
 
 def test_every_answer_carries_strict_headers(place):

@@ -12,6 +12,7 @@ API = "/api/v1"
 # What anyone may fetch: it tells nothing of the index.
 OPEN = frozenset({"/", "/health", "/ready", "/openapi.json", f"{API}/session"})
 PAGE = "/page/"
+OURS = ("same-origin", "none")  # what a browser says of a request by our page, or by its user
 
 
 def refusal(
@@ -20,7 +21,7 @@ def refusal(
     """Status and sentence for a request that may not be answered, or None."""
     if not is_expected_host(headers.get("host", ""), settings):
         return 421, "this server is for this machine alone; use http://127.0.0.1 or localhost"
-    if method not in ("GET", "HEAD") and headers.get("sec-fetch-site") == "cross-site":
+    if method not in ("GET", "HEAD") and headers.get("sec-fetch-site", "none") not in OURS:
         return 403, "pages of other sites may not use this server"
     if path in OPEN or path.startswith(PAGE):
         return None

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orbithash.serve.access import API, refusal
 from orbithash.serve.bodies import Bodies, too_large
-from orbithash.serve.headers import SECURITY_HEADERS
+from orbithash.serve.headers import NOT_KEPT, SECURITY_HEADERS
 from orbithash.serve.metrics import Metrics
 from orbithash.serve.problems import RETRY, problem
 from orbithash.serve.rates import Rates, network_of
@@ -49,7 +49,10 @@ class Gate:
             nonlocal status, has_begun
             if message["type"] == "http.response.start":
                 status, has_begun = message["status"], True
-                message = {**message, "headers": [*message["headers"], *SECURITY_HEADERS]}
+                headers = [*message["headers"], *SECURITY_HEADERS]
+                if all(name.lower() != b"cache-control" for name, _ in headers):
+                    headers.append(NOT_KEPT)
+                message = {**message, "headers": headers}
             await send(message)
 
         try:
