@@ -43,6 +43,13 @@ def test_prometheus_is_told_the_items_and_no_methods_that_clients_invent(client)
     assert not re.search(r'method="(M1|m2|get)"', text)
 
 
+def test_what_a_search_needs_to_know_comes_by_itself(client):
+    about = client.get(f"{API}/about").json()
+    stats = client.get(f"{API}/stats").json()
+    assert about == {name: stats[name] for name in about}
+    assert about["count"] == 12
+
+
 def test_an_item_is_in_one_pair_at_most(client):
     stats = client.get(f"{API}/stats").json()
     for pairs in (stats["nearest"], stats["farthest"]):

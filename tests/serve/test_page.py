@@ -317,7 +317,7 @@ def test_a_browser_that_keeps_no_cookies_is_told_so_instead_of_asked_again(brows
     with live_server(place, with_keys()) as server:
         visit = Visit(browser, server.address)
         page = visit.page
-        page.route("**/api/v1/stats", lambda route: route.fulfill(status=401, body="{}"))
+        page.route("**/api/v1/about", lambda route: route.fulfill(status=401, body="{}"))
         page.goto(server.address)
         page.fill("#key", READ_KEY)
         page.keyboard.press("Enter")
@@ -405,6 +405,12 @@ def test_escape_does_not_leave_an_empty_page(browser, place):  # noqa: F811
         visit.page.keyboard.press("Enter")
         visit.page.wait_for_selector("#grid .card img")
         visit.close()
+
+
+def test_a_search_does_not_wait_for_the_figures_of_the_collection(visit):
+    visit.page.route("**/api/v1/stats", lambda route: None)  # never answered
+    visit.page.goto(visit.address + "?id=5")
+    assert wait_for_results(visit.page, "id=5").count() == N_ITEMS - 1
 
 
 def test_a_picture_that_a_busy_server_refused_is_asked_for_again(failing):

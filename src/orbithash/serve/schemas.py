@@ -18,7 +18,7 @@ from orbithash.codes import MAX_BITS, MIN_BITS
 
 def whole_number(given: Any) -> Any:
     """An id that was sent as text, which is how JavaScript can hold large ones."""
-    is_number = isinstance(given, str) and re.fullmatch(r"-?[0-9]{1,19}", given)
+    is_number = isinstance(given, str) and re.fullmatch(r"0|-?[1-9][0-9]{0,18}", given)
     return int(given) if is_number else given
 
 
@@ -234,17 +234,22 @@ class ItemPair(BaseModel):
     distance: int
 
 
-class Stats(BaseModel):
-    """What the index is like."""
+class About(BaseModel):
+    """What one must know of the index to search it."""
 
     count: int
     n_bits: int
-    engine: str
-    disk_bytes: int
-    memory_bytes: int
     takes_images: bool = Field(description="Whether it can be searched by image.")
     may_add: bool = Field(description="Whether items can be added and removed, with a key.")
     largest_k: int
+
+
+class Stats(About):
+    """What the index is like."""
+
+    engine: str
+    disk_bytes: int
+    memory_bytes: int
     n_labels: int
     labels: list[LabelCount] = Field(description="The most frequent ones, in their order.")
     sample_size: int

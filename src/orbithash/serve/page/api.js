@@ -13,6 +13,7 @@ export class ApiError extends Error {
 export const thumbnail = (item) => `${API}items/${item.text_id}/thumbnail?of=${item.code}`;
 export const original = (item) => `${API}items/${item.text_id}/image?of=${item.code}`;
 
+export const about = () => call("about");
 export const stats = (signal) => call("stats", { signal });
 export const sample = (n, seed, signal) => call(`sample?n=${n}&seed=${seed}`, { signal });
 export const session = () => call("session");

@@ -5,7 +5,7 @@ import { strip } from "./bits.js";
 import { addressOfItem, itemCard, picture } from "./cards.js";
 import { balance, histogram } from "./charts.js";
 import { byId, counted, element, newSeed, number, shuffled } from "./dom.js";
-import { attempt, stats } from "./shell.js";
+import { attempt } from "./shell.js";
 import { backToPlace } from "./state.js";
 
 const LABELS = 24; // that are shown at first
@@ -14,7 +14,7 @@ const SAMPLE = 24;
 export function showCollection(moved) {
   document.title = "Collection · orbithash";
   return attempt(async () => {
-    const about = await stats(true);
+    const about = await api.stats();
     byId("collection").replaceChildren(
       element("h1", { id: "collection-title", tabindex: "-1" }, "The collection"),
       tiles(about),

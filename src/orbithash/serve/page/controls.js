@@ -39,8 +39,8 @@ function choose(label, isComplete = false) {
   if (!labels.includes(taken)) adjust({ labels: [...labels, taken] });
 }
 
-export function showControls(state, stats) {
-  const { n_bits: nBits, largest_k: largest, count } = stats;
+export function showControls(state, about) {
+  const { n_bits: nBits, largest_k: largest, count } = about;
   const k = byId("k");
   k.max = Math.max(state.k, Math.min(100, largest, Math.max(1, count)));
   k.value = state.k;
@@ -49,7 +49,7 @@ export function showControls(state, stats) {
   radius.value = state.radius ?? nBits;
   showValue("k");
   showValue("radius");
-  showLabels(state, stats);
+  showChosen(state);
 }
 
 function showValue(name) {
@@ -62,14 +62,17 @@ function showValue(name) {
   input.style.setProperty("--filled", `${100 * share}%`);
 }
 
-function showLabels(state, stats) {
+export function showLabels({ labels }) {
   const list = byId("labels");
-  if (list.childElementCount !== stats.labels.length) {
+  if (list.childElementCount !== labels.length) {
     list.replaceChildren(
-      ...stats.labels.map(({ label, count }) => element("option", { value: label }, counted(count, "item"))),
+      ...labels.map(({ label, count }) => element("option", { value: label }, counted(count, "item"))),
     );
   }
-  byId("filter").hidden = !stats.labels.length;
+  byId("filter").hidden = !labels.length;
+}
+
+function showChosen(state) {
   byId("chosen").replaceChildren(
     ...state.labels.map((label) =>
       element(

@@ -3,11 +3,11 @@
 import * as api from "./api.js";
 import { strip } from "./bits.js";
 import { hitCard, itemCard, picture } from "./cards.js";
-import { showControls, startControls } from "./controls.js";
+import { showControls, showLabels, startControls } from "./controls.js";
 import { byId, counted, element, newSeed, number, shuffled } from "./dom.js";
 import { onImage } from "./images.js";
 import { keepPreview, preview } from "./previews.js";
-import { announce, attempt, stats } from "./shell.js";
+import { about, announce, attempt, stats } from "./shell.js";
 import { addressOf, backToPlace, go, readState, replace } from "./state.js";
 
 const SHOWN_AT_START = 24;
@@ -39,12 +39,14 @@ export function showSearch(state, moved) {
   return attempt(async () => {
     busy(true);
     try {
-      const about = await stats();
+      const isStart = state.id === null && state.code === null;
+      const [known, answer] = await Promise.all([about(), isStart ? null : ask(state, signal)]);
       if (signal.aborted) return;
-      byId("drop").hidden = !about.takes_images;
-      showControls(state, about);
-      if (state.id === null && state.code === null) await showStart(state, about, signal);
-      else await showAnswer(state, about, signal);
+      byId("drop").hidden = !known.takes_images;
+      showControls(state, known);
+      listLabels();
+      if (isStart) await showStart(state, known, signal);
+      else showAnswer(state, known, answer);
       if (moved && !signal.aborted) {
         backToPlace();
         if (state.id !== null || state.code !== null) byId("summary").focus({ preventScroll: true });
@@ -56,6 +58,11 @@ export function showSearch(state, moved) {
       if (!signal.aborted) busy(false);
     }
   });
+}
+
+// Searching does not wait for the labels; without them they can be typed.
+function listLabels() {
+  stats().then(showLabels, () => {});
 }
 
 function busy(is) {
@@ -86,15 +93,18 @@ async function showStart(state, about, signal) {
   byId("grid").replaceChildren(...shuffled(items, seed).map(itemCard));
 }
 
-async function showAnswer(state, about, signal) {
+async function ask(state, signal) {
   const began = performance.now();
   const address = addressOf(state);
   const answer =
     uploaded?.address === address
       ? uploaded
       : { ...(await api.search(requestOf(state), signal)), waited: performance.now() - began };
-  if (signal.aborted) return;
   uploaded = null;
+  return answer;
+}
+
+function showAnswer(state, about, answer) {
   byId("controls").hidden = false;
   showQuery(state, answer);
   showSummary(state, answer, about);

@@ -3,18 +3,20 @@
 import * as api from "./api.js";
 import { byId } from "./dom.js";
 
-let known = null; // the figures, asked for once and again when the collection is looked at
-
-export function stats(fresh = false) {
-  if (fresh || !known) {
-    const asked = api.stats();
-    known = asked;
-    asked.catch(() => {
-      if (known === asked) known = null;
+// Ask for something once; again only if it failed.
+function once(ask) {
+  let known = null;
+  return () => {
+    known ??= ask().catch((error) => {
+      known = null;
+      throw error;
     });
-  }
-  return known;
+    return known;
+  };
 }
+
+export const about = once(api.about);
+export const stats = once(api.stats); // of a large index it takes a while
 
 export function announce(text) {
   byId("announcer").textContent = text;
