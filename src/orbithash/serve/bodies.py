@@ -71,4 +71,4 @@ def replayed(body: bytes, receive: Receive) -> Receive:
 
 
 def too_large(most: int) -> str:
-    return f"at most {most / (1 << 20):g} MiB are taken at once"
+    return f"at most {round(most / (1 << 20), 3):g} MiB are taken at once"
