@@ -42,7 +42,10 @@ def test_an_index_that_is_not_there_and_a_port_in_use_are_explained(index, tmp_p
     assert "cannot listen on 127.0.0.1" in capsys.readouterr().err
 
 
-def test_the_server_answers_until_it_is_interrupted(index, tmp_path):
+@pytest.mark.parametrize(
+    ("told", "exit_code"), [(signal.SIGINT, 0), (signal.SIGTERM, -signal.SIGTERM)]
+)
+def test_the_server_answers_until_it_is_told_to_end(index, tmp_path, told, exit_code):
     output = tmp_path / "output.txt"
     process = start(["serve", index, "--port", "0"], output=output)
     deadline = time.monotonic() + 100
@@ -54,7 +57,7 @@ def test_the_server_answers_until_it_is_interrupted(index, tmp_path):
     assert address.startswith("http://127.0.0.1:")
     with urlopen(f"{address}api/v1/stats", timeout=60) as answer:
         assert json.load(answer)["count"] == 5
-    os.kill(process.pid, signal.SIGINT)
+    os.kill(process.pid, told)
     process.join(60)
-    assert process.exitcode == 0
+    assert process.exitcode == exit_code
     assert "Traceback" not in output.read_text()

@@ -21,3 +21,12 @@ def test_a_failure_leaves_what_was_there_and_nothing_else(tmp_path):
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
     with pytest.raises(InputError, match="none/a: No such file"), whole_file(tmp_path / "none/a"):
         pass
+
+
+def test_two_may_write_the_same_file_at_once(tmp_path):
+    path = tmp_path / "kept.bin"
+    with whole_file(path) as first, whole_file(path) as second:
+        first.write(b"first")
+        second.write(b"second")
+    assert path.read_bytes() == b"first"  # it ended last
+    assert list(tmp_path.iterdir()) == [path]

@@ -237,8 +237,8 @@ def test_a_full_disk_leaves_everything_as_it_was(folder):
     before = content(folder)
     with open_index(folder) as index:
         # SQLite treats a limit on pages as the end of the disk.
-        (pages,) = index._connection.execute("PRAGMA page_count").fetchone()
-        index._connection.execute(f"PRAGMA max_page_count = {pages + 3}")
+        (pages,) = index._writer.execute("PRAGMA page_count").fetchone()
+        index._writer.execute(f"PRAGMA max_page_count = {pages + 3}")
         with pytest.raises(StorageError, match="is full; nothing of this was stored"):
             index.update(*items(range(500, 3000)))
         assert index.search(items([3])[1], k=1).ids[0, 0] == 3

@@ -1,7 +1,11 @@
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
 import pytest
 
+from live_servers import live_server
 from orbithash.errors import InputError
-from orbithash.serve.settings import Keys, ServeSettings, check_exposure, keys_from
+from orbithash.serve.settings import Keys, Limits, ServeSettings, check_exposure, keys_from
 from served_indexes import API, READ_KEY, WRITE_KEY, bearer, client_of, picture_index, with_keys
 
 
@@ -16,6 +20,34 @@ def test_others_are_not_let_in_without_a_key_unless_told_so(host):
         check_exposure(ServeSettings(host=host))
     check_exposure(ServeSettings(host=host, public=True))
     check_exposure(ServeSettings(host=host, keys=Keys(write=WRITE_KEY)))
+
+
+def test_a_proxy_lets_others_in_too():
+    with pytest.raises(InputError, match="ORBITHASH_KEY"):
+        check_exposure(ServeSettings(behind_proxy=True))
+    check_exposure(ServeSettings(behind_proxy=True, public=True))
+    check_exposure(ServeSettings(behind_proxy=True, keys=Keys(read=READ_KEY)))
+
+
+def test_a_client_behind_a_proxy_cannot_say_that_it_is_another(place):
+    limits = Limits(rate=0.01, burst_seconds=200)
+    settings = ServeSettings(public=True, behind_proxy=True, limits=limits)
+    with live_server(place, settings) as server:
+
+        def asked(forwarded):
+            request = Request(
+                f"{server.address}api/v1/items/1", headers={"X-Forwarded-For": forwarded}
+            )
+            try:
+                with urlopen(request, timeout=20) as answer:
+                    return answer.status
+            except HTTPError as error:
+                return error.code
+
+        # The proxy adds the last address; what stands before it came from the client.
+        statuses = [asked(f"198.51.100.{i}, 203.0.113.5") for i in range(3)]
+        assert statuses == [200, 200, 429]
+        assert asked("203.0.113.5, 203.0.113.6") == 200
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.8.8.8"])
@@ -65,6 +97,27 @@ def test_a_browser_gets_a_cookie_for_a_key_that_lets_it_read_and_not_write(place
         assert client.get(f"{API}/stats").status_code == 401
 
 
+@pytest.mark.parametrize("odd", ['a={"x":1}', "theme=a b", "x=[1]", "a@b=1", "foo", "=", "é=1"])
+def test_cookies_of_others_on_this_host_do_not_matter(place, odd):
+    with client_of(place, with_keys()) as client:
+        welcome = client.post(f"{API}/session", json={"key": READ_KEY})
+        cookie = welcome.headers["set-cookie"].partition(";")[0]
+        client.cookies.clear()
+        for sent in (f"{odd}; {cookie}", f"{cookie}; {odd}"):
+            answer = client.get(f"{API}/stats", headers={"Cookie": sent.encode()})
+            assert answer.status_code == 200
+        assert client.get(f"{API}/stats", headers={"Cookie": odd.encode()}).status_code == 401
+
+
+def test_servers_on_other_ports_of_the_host_keep_their_own_cookies(place):
+    names = set()
+    for keys in (Keys(WRITE_KEY), Keys(READ_KEY)):
+        with client_of(place, ServeSettings(keys=keys)) as client:
+            welcome = client.post(f"{API}/session", json={"key": keys.write})
+            names.add(welcome.headers["set-cookie"].partition("=")[0])
+    assert len(names) == 2
+
+
 def test_public_means_that_reading_needs_no_key(place):
     with client_of(place, with_keys(public=True)) as client:
         assert client.get(f"{API}/stats").status_code == 200
@@ -81,8 +134,22 @@ def test_a_name_of_another_site_that_points_here_is_refused(place):
 
 def test_pages_of_other_sites_cannot_make_the_server_work(place):
     with client_of(place) as client:
-        cross = {"Sec-Fetch-Site": "cross-site"}
-        assert client.post(f"{API}/search", json={"id": 1}, headers=cross).status_code == 403
+        for site, status in (
+            ("cross-site", 403),
+            ("same-site", 403),  # another port of this machine
+            ("same-origin", 200),
+            ("none", 200),
+        ):
+            answer = client.post(f"{API}/search", json={"id": 1}, headers={"Sec-Fetch-Site": site})
+            assert answer.status_code == status
+
+
+def test_what_is_said_of_items_is_kept_nowhere(place):
+    with client_of(place) as client:
+        for path in ("stats", "sample", "items/0", "items/4711"):
+            assert client.get(f"{API}/{path}").headers["cache-control"] == "no-store"
+        assert "max-age" in client.get(f"{API}/items/0/thumbnail").headers["cache-control"]
+        assert client.get("/").headers["cache-control"] == "no-cache"
 
 
 def test_every_answer_carries_strict_headers(place):

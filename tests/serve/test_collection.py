@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 
@@ -31,6 +33,21 @@ def test_the_figures_are_those_of_the_codes(client, place):
     assert stats["farthest"][0]["distance"] == max(apart)
     assert stats["takes_images"] is True
     assert stats["may_add"] is False
+
+
+def test_prometheus_is_told_the_items_and_no_methods_that_clients_invent(client):
+    for invented in ("M1", "m2", "get"):
+        client.request(invented, f"{API}/stats")
+    text = client.get("/metrics").text
+    assert "orbithash_index_items 12.0" in text
+    assert not re.search(r'method="(M1|m2|get)"', text)
+
+
+def test_what_a_search_needs_to_know_comes_by_itself(client):
+    about = client.get(f"{API}/about").json()
+    stats = client.get(f"{API}/stats").json()
+    assert about == {name: stats[name] for name in about}
+    assert about["count"] == 12
 
 
 def test_an_item_is_in_one_pair_at_most(client):

@@ -11,7 +11,8 @@ from served_indexes import API, WRITE_KEY, as_base64, bearer, client_of, picture
 UPLOADS = dict(hostile_uploads())
 # Damage that a decoder may make something of, and pictures with something behind them.
 MAY_BE_READ = re.compile(
-    r"damaged|cut at|inside|and |with html|two|exif|gif of|tiff|7000|bomb|gigabyte|scans|magic"
+    r"damaged|png cut at 9323|inside|and |with html|two|exif|gif of|tiff|7000|bomb|gigabyte|scans"
+    r"|magic"
 )
 NAMES = [
     "../../../etc/passwd",

@@ -1,4 +1,6 @@
 import io
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -6,16 +8,20 @@ from PIL import Image
 
 from image_files import noise
 from orbithash.index import Metadata, create_index, open_index
+from orbithash.serve.problems import UnknownItemError
 from orbithash.serve.settings import ServeSettings
+from orbithash.serve.thumbnails import Thumbnails
 from served_indexes import (
     API,
     READ_KEY,
     UNHURRIED,
     WRITE_KEY,
+    TestClient,
     as_base64,
     as_bytes,
     bearer,
     client_of,
+    create_app,
     picture_index,
     with_keys,
 )
@@ -136,6 +142,79 @@ def test_items_are_added_searched_and_removed_with_the_key(tmp_path):
         assert client.get(f"{API}/items/11/image").content == content
     with open_index(index) as reopened:
         assert len(reopened) == 11
+
+
+def test_an_image_that_is_added_by_several_at_once_is_kept_once(tmp_path):
+    settings = with_keys(uploads=tmp_path / "kept")
+    content = as_bytes(noise((300, 200), seed=3))
+    with (
+        client_of(picture_index(tmp_path, classes=1), settings, **bearer(WRITE_KEY)) as client,
+        ThreadPoolExecutor(4) as clients,
+    ):
+
+        def upload(_):
+            return client.post(f"{API}/items/image", files={"image": content})
+
+        answers = list(clients.map(upload, range(8)))
+        assert [answer.status_code for answer in answers] == [201] * 8
+        ids = [answer.json()["ids"][0] for answer in answers]
+        assert sorted(ids) == list(range(4, 12))
+        assert client.get(f"{API}/items/{ids[0]}/image").content == content
+    assert len(list((tmp_path / "kept").iterdir())) == 1
+
+
+def test_items_that_are_added_at_once_get_ids_of_their_own_whatever_the_index_does(tmp_path):
+    class Careless:
+        """Stores what it is given in the place of what was there, as Milvus may."""
+
+        def __init__(self, index):
+            self._index = index
+
+        def __getattr__(self, name):
+            return getattr(self._index, name)
+
+        def next_id(self):
+            found = self._index.next_id()
+            time.sleep(0.05)
+            return found
+
+        def add(self, ids, codes, metadata):
+            self._index.update(ids, codes, metadata)
+
+    opened = create_index(tmp_path / "codes.orbit", 8)
+    app = create_app(Careless(opened), None, with_keys())
+    with (
+        TestClient(app, base_url="http://127.0.0.1", headers=bearer(WRITE_KEY)) as client,
+        ThreadPoolExecutor(4) as clients,
+    ):
+
+        def add(_):
+            return client.post(f"{API}/items", json={"items": [{"code": "0f"}]}).json()["ids"]
+
+        assert sorted(clients.map(add, range(8))) == [[i] for i in range(8)]
+
+
+def test_a_folder_that_cannot_be_written_is_no_fault_of_the_client_and_not_named(tmp_path):
+    (tmp_path / "kept").write_text("not a folder")
+    settings = with_keys(uploads=tmp_path / "kept")
+    with client_of(picture_index(tmp_path, classes=1), settings, **bearer(WRITE_KEY)) as client:
+        answer = client.post(f"{API}/items/image", files={"image": as_bytes(noise((9, 9)))})
+        assert answer.status_code == 503
+        assert str(tmp_path) not in answer.text
+
+
+def test_a_picture_that_vanishes_while_it_is_asked_for_is_not_found(tmp_path):
+    with pytest.raises(UnknownItemError):
+        Thumbnails().of(tmp_path / "gone.png")
+
+
+def test_an_index_without_ids_left_says_so(tmp_path):
+    with create_index(tmp_path / "full.orbit", 8) as index:
+        index.add(np.array([2**63 - 1]), np.zeros((1, 1), np.uint8), [Metadata()])
+    with client_of(tmp_path / "full.orbit", with_keys(), **bearer(WRITE_KEY)) as client:
+        answer = client.post(f"{API}/items", json={"items": [{"code": "0f"}]})
+        assert answer.status_code == 422
+        assert "no ids left" in answer.json()["detail"]
 
 
 def test_a_bad_item_keeps_the_whole_batch_out(tmp_path):

@@ -179,8 +179,9 @@ def test_an_image_of_too_many_pixels_is_refused(place):
 
 
 def test_the_images_of_a_request_have_a_limit_together(place):
-    image = {"image": as_base64(as_bytes(noise((40, 24))))}
-    with client_of(place, ServeSettings(limits=Limits(rate=0, pixels=1000))) as client:
+    # A JPEG is decoded at an eighth of its size, and still costs what it claims.
+    image = {"image": as_base64(as_bytes(noise((400, 240)), "JPEG"))}
+    with client_of(place, ServeSettings(limits=Limits(rate=0, pixels=100_000))) as client:
         statuses = [
             client.post(f"{API}/search/batch", json={"searches": [image] * n}).status_code
             for n in (2, 3)
@@ -188,11 +189,47 @@ def test_the_images_of_a_request_have_a_limit_together(place):
     assert statuses == [200, 422]
 
 
+def test_a_request_whose_images_take_too_long_is_given_up(place):
+    image = {"image": as_base64(as_bytes(noise((40, 24))))}
+    with client_of(place, ServeSettings(limits=Limits(rate=0, encoding_seconds=0))) as client:
+        answer = client.post(f"{API}/search/batch", json={"searches": [image] * 2})
+        assert answer.status_code == 422
+        assert "too long" in answer.json()["detail"]
+
+
 def test_a_batch_has_a_limit(place):
     with client_of(place, ServeSettings(limits=Limits(rate=0, batch=3))) as client:
         answer = client.post(f"{API}/search/batch", json={"searches": [{"id": 1}] * 4})
         assert answer.status_code == 422
         assert "at most 3" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "sent"),
+    [
+        ("search/batch", {"searches": [0] * 20_000}),
+        ("search/batch", {"searches": [{"id": 1, "labels": [0] * 20_000}]}),
+        ("search/batch", {"searches": [{"id": 1} | {str(i): 0 for i in range(50)}] * 900}),
+        ("search", {"id": 1} | {str(i): 0 for i in range(20_000)}),
+        ("session", {str(i): 0 for i in range(100)}),
+    ],
+)
+def test_a_small_body_of_many_errors_is_refused_by_its_first(place, path, sent, monkeypatch):
+    from fastapi.exceptions import RequestValidationError
+
+    errors = RequestValidationError.errors
+    n_errors = []
+
+    def counted(self):
+        n_errors.append(len(errors(self)))
+        return errors(self)
+
+    monkeypatch.setattr(RequestValidationError, "errors", counted)
+    with client_of(place) as client:
+        answer = client.post(f"{API}/{path}", json=sent)
+    assert answer.status_code == 422
+    assert "at most" in answer.json()["detail"]
+    assert max(n_errors) == 1
 
 
 def test_what_was_accepted_is_answered_when_the_server_ends(place):

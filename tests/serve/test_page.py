@@ -3,11 +3,13 @@
 import base64
 import re
 
+import numpy as np
 import pytest
 
 from browsers import Visit, browser  # noqa: F401 — a fixture
 from image_files import noise
 from live_servers import live_server
+from orbithash.index import Metadata, create_index
 from served_indexes import READ_KEY, as_bytes, picture_index, with_keys
 
 pytestmark = pytest.mark.browser
@@ -309,3 +311,120 @@ def test_the_key_is_asked_for_once(browser, place):  # noqa: F811
         visit.close()
     assert visit.foreign == []
     assert all("Failed to load resource" in each for each in visit.complaints)
+
+
+def test_a_browser_that_keeps_no_cookies_is_told_so_instead_of_asked_again(browser, place):  # noqa: F811
+    with live_server(place, with_keys()) as server:
+        visit = Visit(browser, server.address)
+        page = visit.page
+        page.route("**/api/v1/about", lambda route: route.fulfill(status=401, body="{}"))
+        page.goto(server.address)
+        page.fill("#key", READ_KEY)
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#key-dialog:modal")
+        page.fill("#key", READ_KEY)
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#problem:visible")
+        assert "cookie" in page.inner_text("#problem")
+        assert page.locator("#key-dialog").is_hidden()
+        visit.close()
+
+
+def test_back_returns_to_the_same_pictures_at_the_same_place(page):
+    page.set_viewport_size({"width": 420, "height": 500})
+    names = cards(page).evaluate_all("cards => cards.map((card) => card.href)")
+    cards(page).nth(15).scroll_into_view_if_needed()
+    page.wait_for_function("() => history.state?.scroll > 0")
+    place = page.evaluate("scrollY")
+    cards(page).nth(15).click()
+    wait_for_results(page, "id=")
+    assert page.evaluate("scrollY") == 0
+    page.go_back()
+    page.wait_for_function("place => Math.abs(scrollY - place) < 3", arg=place)
+    shown = cards(page).evaluate_all("cards => cards.map((card) => card.href)")
+    assert shown == names
+
+
+def test_an_unknown_id_leaves_no_results_of_another_search(failing):
+    page = failing.page
+    page.goto(failing.address + "?id=5")
+    wait_for_results(page, "id=5")
+    page.evaluate("history.pushState(null, '', '?id=4711'); history.pushState(null, '', '?id=1')")
+    page.go_back()
+    page.wait_for_selector("#problem:visible")
+    assert "4711" in page.inner_text("#problem")
+    assert cards(page).count() == 0
+    assert page.locator("#query").is_hidden()
+
+
+def test_the_link_to_the_content_does_not_search_again(visit):
+    visit.page.goto(visit.address + "?id=5")
+    wait_for_results(visit.page, "id=5")
+    asked = []
+    visit.page.on("request", lambda request: asked.append(request.url))
+    visit.page.focus(".skip")
+    visit.page.keyboard.press("Enter")
+    visit.page.wait_for_function("() => location.hash === '#main'")
+    visit.page.wait_for_timeout(200)
+    assert not [url for url in asked if url.endswith("/search")]
+
+
+def test_a_label_that_is_not_in_the_list_can_be_typed(visit):
+    visit.page.goto(visit.address + "?id=5")
+    wait_for_results(visit.page, "id=5")
+    visit.page.fill("#label", "dodo")
+    visit.page.keyboard.press("Enter")
+    visit.page.wait_for_function(
+        "() => document.querySelector('#summary').textContent.includes('no other image of dodo')"
+    )
+
+
+def test_an_id_beyond_the_numbers_of_a_browser_is_searched_by(browser, tmp_path):  # noqa: F811
+    large = 2**53 + 1
+    index = create_index(tmp_path / "large.orbit", 8)
+    index.add(np.array([1, large]), np.array([[0], [3]], dtype=np.uint8), [Metadata()] * 2)
+    with live_server(index) as server:
+        visit = Visit(browser, server.address)
+        visit.page.goto(server.address + "?id=1")
+        wait_for_results(visit.page, "id=1").first.click()
+        wait_for_results(visit.page, f"id={large}")
+        assert cards(visit.page).first.get_attribute("data-id") == "1"
+        visit.close()
+    assert visit.complaints == []
+
+
+def test_escape_does_not_leave_an_empty_page(browser, place):  # noqa: F811
+    with live_server(place, with_keys()) as server:
+        visit = Visit(browser, server.address)
+        visit.page.goto(server.address)
+        visit.page.wait_for_selector("#key-dialog:modal")
+        for _ in range(3):
+            visit.page.keyboard.press("Escape")
+            visit.page.wait_for_selector("#key-dialog:modal")
+        visit.page.fill("#key", READ_KEY)
+        visit.page.keyboard.press("Enter")
+        visit.page.wait_for_selector("#grid .card img")
+        visit.close()
+
+
+def test_a_search_does_not_wait_for_the_figures_of_the_collection(visit):
+    visit.page.route("**/api/v1/stats", lambda route: None)  # never answered
+    visit.page.goto(visit.address + "?id=5")
+    assert wait_for_results(visit.page, "id=5").count() == N_ITEMS - 1
+
+
+def test_a_picture_that_a_busy_server_refused_is_asked_for_again(failing):
+    asked = []
+
+    def refuse_once(route):
+        asked.append(route.request.url)
+        if asked.count(route.request.url) == 1:
+            route.fulfill(status=503)
+        else:
+            route.continue_()
+
+    failing.page.route("**/thumbnail*", refuse_once)
+    failing.page.goto(failing.address + "?id=5")
+    failing.page.wait_for_function(
+        "() => document.querySelector('#grid .card img')?.naturalWidth > 0"
+    )

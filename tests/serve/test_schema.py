@@ -61,6 +61,12 @@ def test_every_route_is_described_with_its_refusals(described):
             assert {"422", "503"} <= set(method["responses"]), path
 
 
+def test_the_description_says_where_the_key_goes(described):
+    assert described["components"]["securitySchemes"]["HTTPBearer"]["scheme"] == "bearer"
+    assert described["paths"][f"{API}/search"]["post"]["security"] == [{"HTTPBearer": []}]
+    assert "security" not in described["paths"]["/health"]["get"]
+
+
 def test_searches_come_with_examples(described):
     body = described["paths"][f"{API}/search"]["post"]["requestBody"]
     examples = body["content"]["application/json"]["examples"]

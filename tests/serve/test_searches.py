@@ -2,7 +2,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from orbithash.encoders.answers import answers
+from orbithash.errors import InputError
 from orbithash.index import open_index
+from orbithash.serve.questions import Question, ask
 from served_indexes import API, as_base64, as_bytes, client_of, picture_index
 
 
@@ -96,7 +99,7 @@ def test_a_batch_gives_the_answers_of_its_searches_in_their_order(client, stored
         ({"id": 1, "code": "00ff00"}, "exactly one of image, id, code, bits; got 2"),
         ({"id": 1, "k": 0}, "k: "),
         ({"id": 1, "k": 1001}, "at most 1000"),
-        ({"id": "1"}, "id: "),
+        ({"id": "one"}, "id: "),
         ({"id": 2**63}, "id: "),
         ({"id": 1, "size": 3}, "size: "),
         ({"code": "00ff"}, "2 bytes; 24 bits need 3"),
@@ -118,6 +121,36 @@ def test_an_id_that_is_not_there_is_not_found(client):
     answer = client.post(f"{API}/search", json={"id": 4711})
     assert answer.status_code == 404
     assert "4711" in answer.json()["detail"]
+
+
+def test_what_others_remove_during_a_search_is_left_out(place):
+    class Shrinking:
+        """An index from which something is removed after each search."""
+
+        def __init__(self, index):
+            self._index, self._gone = index, set()
+
+        def __getattr__(self, name):
+            return getattr(self._index, name)
+
+        def search(self, *arguments):
+            found = self._index.search(*arguments)
+            self._gone = {int(found.ids[0, 1]), int(found.ids[0, 4])}
+            return found
+
+        def get(self, ids):
+            if gone := self._gone & set(ids.tolist()):
+                raise InputError(f"no item {min(gone)}")
+            return self._index.get(ids)
+
+    with open_index(place) as index:
+        shrinking = Shrinking(index)
+        (reply,) = ask(shrinking, [Question(k=6, id=5)])
+        whole = [found.id for found in ask(index, [Question(k=6, id=5)])[0].found]
+        assert [found.id for found in reply.found] == [i for i in whole if i not in shrinking._gone]
+        shrinking._gone = set()
+        (answer,) = answers(shrinking, like=[5], k=6)
+        assert [hit.rank for hit in answer.hits] == list(range(1, len(reply.found) + 1))
 
 
 def test_a_stray_bit_behind_the_code_is_refused(tmp_path):

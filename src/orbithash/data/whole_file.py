@@ -1,6 +1,7 @@
 """Files that are either whole or not there, whenever the process dies."""
 
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,9 +15,9 @@ UNFINISHED = ".unfinished"
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """A file to write into that takes the name `path`, and its place, when the block ends well."""
-    # In the same folder, so that the last step is a rename within one file system; with the
-    # process's number, so that two runs do not write into each other.
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}{UNFINISHED}")
+    # In the same folder, so that the last step is a rename within one file system; with a name of
+    # its own, so that two who write it do not write into each other.
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}{UNFINISHED}")
     try:
         with unfinished.open("wb") as file:
             yield file

@@ -11,8 +11,8 @@ from orbithash.data import read_vectors
 from orbithash.encoders.feature_encoder import FeatureEncoder
 from orbithash.encoders.image_encoder import ImageEncoder
 from orbithash.encoders.index_encoder import encoder_of
-from orbithash.errors import InputError
-from orbithash.index import Ball, Index, Where
+from orbithash.errors import DamagedIndexError, InputError
+from orbithash.index import Ball, Index, Metadata, Where
 
 DEFAULT_K = 10
 
@@ -99,10 +99,25 @@ def without(ball: Ball, identifier: int | None) -> list[tuple[int, int]]:
 
 
 def hits_of(index: Index, pairs: list[tuple[int, int]]) -> tuple[Hit, ...]:
-    items = index.get(np.array([i for _, i in pairs], dtype=np.int64))
+    items = still_there(index, [i for _, i in pairs])
+    present = [(distance, i, items[i][1]) for distance, i in pairs if i in items]
     return tuple(
         Hit(rank, distance, i, metadata.path, metadata.labels)
-        for rank, ((distance, i), metadata) in enumerate(
-            zip(pairs, items.metadata, strict=True), start=1
-        )
+        for rank, (distance, i, metadata) in enumerate(present, start=1)
     )
+
+
+def still_there(index: Index, ids: Sequence[int]) -> dict[int, tuple[bytes, Metadata]]:
+    """Code and metadata by id of what a search found; what was removed meanwhile is left out."""
+    if not ids:
+        return {}
+    try:
+        items = index.get(np.array(ids, dtype=np.int64))
+    except DamagedIndexError:
+        raise
+    except InputError:
+        # Each half by itself, until what has gone is alone.
+        half = len(ids) // 2
+        return still_there(index, ids[:half]) | still_there(index, ids[half:]) if half else {}
+    codes = (code.tobytes() for code in items.codes)
+    return dict(zip(ids, zip(codes, items.metadata, strict=True), strict=True))

@@ -111,6 +111,12 @@ class StoredIndex(ClosedAfterwards):
         self.n_bits = self._facts["n_bits"]
         self._blocks = Blocks(self._connection, folder, self.n_bits)
         self._rows = Rows(self._connection, folder)
+        # A second connection, because a change may wait long for other processes, and threads that
+        # search must not wait with it.
+        self._writer = connect(folder)
+        self._writing = threading.Lock()
+        self._written_blocks = Blocks(self._writer, folder, self.n_bits)
+        self._written_rows = Rows(self._writer, folder)
         self._engine = engine(self.n_bits)
         self._versions: dict[int, int] = {}  # of the blocks that the engine holds
         self._seen: object = None  # the state of the database that the engine holds
@@ -124,8 +130,8 @@ class StoredIndex(ClosedAfterwards):
     ) -> None:
         """Store items under ids that are not in use yet."""
         ids = checked_items(ids, codes, metadata, n_bits=self.n_bits)
-        with self._lock, writing(self._connection, self.folder):
-            if used := self._rows.stored(ids):
+        with self._writing, writing(self._writer, self.folder):
+            if used := self._written_rows.stored(ids):
                 raise IdInUseError(used[0])
             self._insert(ids, codes, metadata)
 
@@ -134,16 +140,16 @@ class StoredIndex(ClosedAfterwards):
     ) -> None:
         """Store items in the place of those with the same ids, if there are any."""
         ids = checked_items(ids, codes, metadata, n_bits=self.n_bits)
-        with self._lock, writing(self._connection, self.folder):
-            used = np.array(self._rows.stored(ids), dtype=np.int64)
+        with self._writing, writing(self._writer, self.folder):
+            used = np.array(self._written_rows.stored(ids), dtype=np.int64)
             self._delete(used)
             self._insert(ids, codes, metadata)
 
     def remove(self, ids: np.ndarray) -> int:
         """Forget these items; those that are not there do not matter. Returns how many were."""
         ids = np.unique(checked_ids(ids))
-        with self._lock, writing(self._connection, self.folder):
-            used = np.array(self._rows.stored(ids), dtype=np.int64)
+        with self._writing, writing(self._writer, self.folder):
+            used = np.array(self._written_rows.stored(ids), dtype=np.int64)
             self._delete(used)
         return len(used)
 
@@ -246,7 +252,8 @@ class StoredIndex(ClosedAfterwards):
         return replace(self._engine.stats(), disk_bytes=disk)
 
     def close(self) -> None:
-        with self._lock:
+        with self._writing, self._lock:
+            self._writer.close()
             self._connection.close()
 
     def _present(self, ids: Int64[np.ndarray, " n"]) -> Items:
@@ -266,19 +273,19 @@ class StoredIndex(ClosedAfterwards):
     ) -> None:
         if len(ids) == 0:
             return
-        self._connection.execute("UPDATE facts SET value = value + 1 WHERE name = 'version'")
-        self._connection.execute(
+        self._writer.execute("UPDATE facts SET value = value + 1 WHERE name = 'version'")
+        self._writer.execute(
             "UPDATE facts SET value = max(value, ?) WHERE name = 'next_id'",
             (min(int(ids.max()) + 1, np.iinfo(np.int64).max),),
         )
-        self._rows.add(ids, [NOTHING] * len(ids) if metadata is None else metadata)
-        self._blocks.add(ids, codes)
+        self._written_rows.add(ids, [NOTHING] * len(ids) if metadata is None else metadata)
+        self._written_blocks.add(ids, codes)
 
     def _delete(self, ids: Int64[np.ndarray, " n"]) -> None:
         if len(ids):
-            self._connection.execute("UPDATE facts SET value = value + 1 WHERE name = 'version'")
-            self._rows.remove(ids)
-            self._blocks.remove(ids)
+            self._writer.execute("UPDATE facts SET value = value + 1 WHERE name = 'version'")
+            self._written_rows.remove(ids)
+            self._written_blocks.remove(ids)
 
     def _refresh(self, where: Where | None) -> Int64[np.ndarray, " n"] | None:
         """Bring the engine up to date; the ids that a filter admits, in the same state."""

@@ -2,17 +2,17 @@
 
 import hashlib
 import hmac
-from http.cookies import CookieError, SimpleCookie
 
 from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
 
 from orbithash.serve.settings import KEY, Keys, ServeSettings, is_loopback
 
 API = "/api/v1"
-COOKIE = "orbithash"
 # What anyone may fetch: it tells nothing of the index.
 OPEN = frozenset({"/", "/health", "/ready", "/openapi.json", f"{API}/session"})
 PAGE = "/page/"
+OURS = ("same-origin", "none")  # what a browser says of a request by our page, or by its user
 
 
 def refusal(
@@ -21,7 +21,7 @@ def refusal(
     """Status and sentence for a request that may not be answered, or None."""
     if not is_expected_host(headers.get("host", ""), settings):
         return 421, "this server is for this machine alone; use http://127.0.0.1 or localhost"
-    if method not in ("GET", "HEAD") and headers.get("sec-fetch-site") == "cross-site":
+    if method not in ("GET", "HEAD") and headers.get("sec-fetch-site", "none") not in OURS:
         return 403, "pages of other sites may not use this server"
     if path in OPEN or path.startswith(PAGE):
         return None
@@ -58,13 +58,14 @@ def cookie_of(keys: Keys) -> str:
     return hmac.new(secret, b"a browser that may read", hashlib.sha256).hexdigest()
 
 
+def cookie_name(keys: Keys) -> str:
+    """Another for other keys: cookies are shared by all ports of a host."""
+    return "orbithash-" + hashlib.sha256(cookie_of(keys).encode()).hexdigest()[:8]
+
+
 def has_cookie(headers: Headers, keys: Keys) -> bool:
-    try:
-        cookies = SimpleCookie(headers.get("cookie", ""))
-    except CookieError:
-        return False
-    given = cookies.get(COOKIE)
-    return given is not None and same(given.value, cookie_of(keys))
+    given = cookie_parser(headers.get("cookie", "")).get(cookie_name(keys), "")
+    return same(given, cookie_of(keys))
 
 
 def is_expected_host(host: str, settings: ServeSettings) -> bool:

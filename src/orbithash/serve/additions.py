@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 
 from orbithash.data.whole_file import whole_file
-from orbithash.errors import IdInUseError, StorageError
+from orbithash.errors import IdInUseError, InputError, StorageError
 from orbithash.index import Index, Metadata
 from orbithash.index.base import Value
 from orbithash.serve.pictures import format_of
-from orbithash.serve.problems import UnknownItemError
+from orbithash.serve.problems import RefusedError, UnknownItemError
 from orbithash.serve.questions import as_array
 
 SOURCE = "api"  # what items are said to be from, so that no folder's index run prunes them
+LARGEST = np.iinfo(np.int64).max
 ATTEMPTS = 5  # when another process takes the same ids
 
 
@@ -43,6 +44,10 @@ def add(index: Index, additions: Sequence[Addition], uploads: Path | None) -> li
     codes = as_array([addition.code for addition in additions])
     for _ in range(ATTEMPTS):
         first = index.next_id()
+        if first > LARGEST - len(codes):
+            raise RefusedError(
+                "there are no ids left behind the largest one in use; index into a new place"
+            )
         ids = np.arange(first, first + len(codes), dtype=np.int64)
         try:
             index.add(ids, codes, metadata)
@@ -56,9 +61,12 @@ def kept(image: bytes, uploads: Path) -> str:
     """Where an image was put: its name is its content, so that the same one is kept once."""
     file = uploads.absolute() / (hashlib.sha256(image).hexdigest()[:32] + format_of(image))
     if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(file) as opened:
-            opened.write(image)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with whole_file(file) as opened:
+                opened.write(image)
+        except (OSError, InputError) as error:
+            raise StorageError(f"cannot keep an image: {error}") from error
     return str(file)
 
 

@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import anyio.to_thread
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
+from fastapi.security import HTTPBearer
 
 from orbithash import __version__
 from orbithash.encoders import FeatureEncoder, ImageEncoder
@@ -69,13 +70,11 @@ def create_app(
         },
     )
     answer_problems(app)
-    for routes in (
-        search_routes(service),
-        item_routes(service),
-        collection_routes(service),
-        session_routes(settings),
-    ):
-        app.include_router(routes, prefix=API)
+    # For the description alone: the gate has seen the key before any route is called.
+    key = Depends(HTTPBearer(auto_error=False, description="A key from the server's environment."))
+    for routes in (search_routes(service), item_routes(service), collection_routes(service)):
+        app.include_router(routes, prefix=API, dependencies=[key])
+    app.include_router(session_routes(settings), prefix=API)
     app.include_router(watching_routes(service))
     app.include_router(page_routes())
     app.add_middleware(Gate, settings=settings, metrics=metrics)

@@ -1,6 +1,5 @@
 """Everything that is decided of a request before any code of the API sees it."""
 
-import asyncio
 import logging
 import math
 import time
@@ -10,17 +9,21 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from orbithash.serve.access import refusal
-from orbithash.serve.headers import SECURITY_HEADERS
+from orbithash.serve.access import API, refusal
+from orbithash.serve.bodies import Bodies, too_large
+from orbithash.serve.headers import NOT_KEPT, SECURITY_HEADERS
 from orbithash.serve.metrics import Metrics
 from orbithash.serve.problems import RETRY, problem
-from orbithash.serve.rates import Rates, client_of
-from orbithash.serve.settings import Limits, ServeSettings
+from orbithash.serve.rates import Rates, network_of
+from orbithash.serve.settings import ServeSettings
+from orbithash.serve.shares import Shares
 
 logger = logging.getLogger(__name__)
 
-# Whoever watches the server must get through when nobody else does.
+# Whoever watches the server must get through when nobody else does, and takes nobody's place.
 WATCHING = frozenset({"/health", "/ready", "/metrics"})
+PICTURES = ("/thumbnail", "/image")
+SESSION, SESSION_BYTES = f"{API}/session", 4096  # anyone may send one
 
 
 class Gate:
@@ -30,7 +33,10 @@ class Gate:
         self._app, self._settings, self._metrics = app, settings, metrics
         limits = settings.limits
         self._rates = Rates(limits.rate, max(1.0, limits.rate * limits.burst_seconds))
-        self._n_inside = 0
+        self._bodies = Bodies(limits)
+        # Apart, for a page asks for many pictures at once, and who takes them slowly must not
+        # keep others from searching.
+        self._places, self._picture_places = Shares(limits.concurrency), Shares(limits.concurrency)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -43,7 +49,10 @@ class Gate:
             nonlocal status, has_begun
             if message["type"] == "http.response.start":
                 status, has_begun = message["status"], True
-                message = {**message, "headers": [*message["headers"], *SECURITY_HEADERS]}
+                headers = [*message["headers"], *SECURITY_HEADERS]
+                if all(name.lower() != b"cache-control" for name, _ in headers):
+                    headers.append(NOT_KEPT)
+                message = {**message, "headers": headers}
             await send(message)
 
         try:
@@ -62,60 +71,52 @@ class Gate:
         if early is not None:
             await early(scope, receive, send)
             return
-        self._n_inside += 1
-        self._metrics.inside.set(self._n_inside)
+        if scope["path"] in WATCHING:
+            await self._app(scope, receive, send)
+            return
+        client = client_of(scope)
         try:
-            await self._app(scope, limited(receive, self._settings.limits), send)
+            async with self._bodies.arriving(receive, client, self._most_bytes(scope)) as whole:
+                await self._answer(scope, whole, send, client)
+        except HTTPException as error:  # of the body: the application answers its own
+            refused = problem(error.status_code, error.detail, dict(error.headers or {}))
+            await refused(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, client: str) -> None:
+        is_picture = scope["method"] == "GET" and scope["path"].endswith(PICTURES)
+        places = self._picture_places if is_picture else self._places
+        if not places.take(client):
+            self._metrics.shed.inc()
+            busy = problem(503, "busy: too many requests at once; try again soon", RETRY)
+            await busy(scope, receive, send)
+            return
+        self._metrics.inside.inc()
+        try:
+            await self._app(scope, receive, send)
         finally:
-            self._n_inside -= 1
-            self._metrics.inside.set(self._n_inside)
+            places.give_back(client)
+            self._metrics.inside.dec()
+
+    def _most_bytes(self, scope: Scope) -> int:
+        return SESSION_BYTES if scope["path"] == SESSION else self._settings.limits.upload_bytes
 
     def _refused(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         if scope["path"] not in WATCHING:
-            wait = self._rates.wait(client_of((scope.get("client") or ("",))[0]))
+            wait = self._rates.wait(client_of(scope))
             if wait > 0:
                 after = {"Retry-After": str(math.ceil(wait))}
                 return problem(429, "too many requests from you; slow down", after)
-            if self._n_inside >= self._settings.limits.concurrency:
-                self._metrics.shed.inc()
-                return problem(503, "busy: too many requests at once; try again soon", RETRY)
         refused = refusal(scope["method"], scope["path"], headers, self._settings)
         if refused is not None:
             status, sentence = refused
             asks = {"WWW-Authenticate": "Bearer"} if status == 401 else None
             return problem(status, sentence, asks)
         length = headers.get("content-length", "0")
-        if length.isdecimal() and int(length[:20]) > self._settings.limits.upload_bytes:
-            return too_large(self._settings.limits)
+        if length.isdecimal() and int(length[:20]) > self._most_bytes(scope):
+            return problem(413, too_large(self._most_bytes(scope)))
         return None
 
 
-def too_large(limits: Limits) -> Response:
-    return problem(413, f"at most {limits.upload_bytes / (1 << 20):g} MiB are taken at once")
-
-
-def limited(receive: Receive, limits: Limits) -> Receive:
-    """The body of a request while it is neither too large nor too slow, whatever it promised."""
-    n_bytes = 0
-    deadline = asyncio.get_running_loop().time() + limits.upload_seconds
-    arrived = False
-
-    async def receive_limited() -> Message:
-        nonlocal n_bytes, arrived
-        if arrived:  # from now on the only message is that the client has gone
-            return await receive()
-        try:
-            async with asyncio.timeout_at(deadline):
-                message = await receive()
-        except TimeoutError:
-            raise HTTPException(408, "the request took too long to arrive") from None
-        arrived = not message.get("more_body", False)
-        n_bytes += len(message.get("body", b""))
-        if n_bytes > limits.upload_bytes:
-            raise HTTPException(
-                413, f"at most {limits.upload_bytes / (1 << 20):g} MiB are taken at once"
-            )
-        return message
-
-    return receive_limited
+def client_of(scope: Scope) -> str:
+    return network_of((scope.get("client") or ("",))[0])

@@ -22,3 +22,5 @@ SECURITY_HEADERS = [
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 ]
+
+NOT_KEPT = (b"cache-control", b"no-store")  # of all that does not say for how long it holds

@@ -15,6 +15,7 @@ from starlette.types import Scope
 
 from orbithash.serve.access import API
 
+METHODS = frozenset({"GET", "HEAD", "POST", "DELETE"})
 BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
@@ -64,7 +65,9 @@ class Metrics:
         # The pattern of the path, not the path: there are as many paths as items. Some versions of
         # FastAPI give it with its prefix, others without.
         route = getattr(scope.get("route"), "path", "none").removeprefix(API)
-        method = scope["method"] if scope.get("route") else "other"
+        # A client may call its method anything.
+        known = scope.get("route") and scope["method"] in METHODS
+        method = scope["method"] if known else "other"
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 

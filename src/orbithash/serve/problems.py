@@ -71,5 +71,8 @@ async def on_ours(request: Request, error: Exception) -> Response:
         case DamagedIndexError():
             logger.error("%s", error)
             return problem(500, "the index is damaged; the server's log says where")
-        case _:
+        case RefusedError():
             return problem(422, str(error))
+        case _:
+            logger.warning("%s", error)  # it may name files
+            return problem(422, "what was sent cannot be used here; the server's log says why")

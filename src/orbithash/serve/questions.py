@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import UInt8
 
+from orbithash.encoders.answers import still_there
 from orbithash.errors import DamagedIndexError, InputError
 from orbithash.index import Index, Items, Metadata, Where
 from orbithash.serve.problems import UnknownItemError
-
-ATTEMPTS = 3  # when what was found is removed before it is fetched
 
 
 @dataclass(frozen=True)
@@ -46,28 +45,20 @@ class Reply:
 
 def ask(index: Index, questions: Sequence[Question]) -> list[Reply]:
     """Answer several questions; those that differ in their codes alone are one search."""
-    for attempt in range(ATTEMPTS):
-        asked = stored(index, [question.id for question in questions if question.id is not None])
-        codes = [
-            question.code if question.id is None else asked[question.id][0]
-            for question in questions
-        ]
-        pairs = nearest(index, questions, codes)
-        try:
-            found = stored(index, sorted({i for each in pairs for _, i in each}))
-        except UnknownItemError:
-            if attempt + 1 == ATTEMPTS:
-                raise
-            continue
-        return [
-            Reply(
-                code,
-                None if question.id is None else asked[question.id][1],
-                tuple(Found(i, distance, *found[i]) for distance, i in each),
-            )
-            for question, code, each in zip(questions, codes, pairs, strict=True)
-        ]
-    raise AssertionError("the last attempt returns or raises")
+    asked = stored(index, [question.id for question in questions if question.id is not None])
+    codes = [
+        question.code if question.id is None else asked[question.id][0] for question in questions
+    ]
+    pairs = nearest(index, questions, codes)
+    found = still_there(index, sorted({i for each in pairs for _, i in each}))
+    return [
+        Reply(
+            code,
+            None if question.id is None else asked[question.id][1],
+            tuple(Found(i, distance, *found[i]) for distance, i in each if i in found),
+        )
+        for question, code, each in zip(questions, codes, pairs, strict=True)
+    ]
 
 
 def nearest(

@@ -4,6 +4,8 @@ import ipaddress
 import time
 from collections.abc import Callable
 
+from orbithash.serve.settings import is_loopback
+
 MOST_CLIENTS = 10_000  # that are remembered; who is forgotten starts with a full bucket
 
 
@@ -31,13 +33,13 @@ class Rates:
         return 0.0 if admitted else (1.0 - tokens) / self._rate
 
 
-def client_of(address: str) -> str:
+def network_of(address: str) -> str:
     """Who counts as one client: an IPv4 address, or the network that one IPv6 subscriber has.
 
-    >>> client_of("192.0.2.7"), client_of("2001:db8::1:2")
+    >>> network_of("192.0.2.7"), network_of("2001:db8::1:2")
     ('192.0.2.7', '2001:db8::/64')
     """
-    if ":" not in address:
+    if ":" not in address or is_loopback(address):
         return address
     try:
         return str(ipaddress.ip_network((address.partition("%")[0], 64), strict=False))

@@ -1,12 +1,28 @@
 """The JSON that goes in and out; the API's own description is made of these classes."""
 
+import re
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    computed_field,
+    model_validator,
+)
 
 from orbithash.codes import MAX_BITS, MIN_BITS
 
-Id = Annotated[int, Field(ge=-(2**63), le=2**63 - 1, strict=True)]
+
+def whole_number(given: Any) -> Any:
+    """An id that was sent as text, which is how JavaScript can hold large ones."""
+    is_number = isinstance(given, str) and re.fullmatch(r"0|-?[1-9][0-9]{0,18}", given)
+    return int(given) if is_number else given
+
+
+Id = Annotated[int, Field(ge=-(2**63), le=2**63 - 1, strict=True), BeforeValidator(whole_number)]
 Label = Annotated[str, StringConstraints(min_length=1, max_length=500)]
 Hex = Annotated[str, StringConstraints(pattern=r"^([0-9a-fA-F]{2})+$", max_length=MAX_BITS // 4)]
 Bits = Annotated[
@@ -16,12 +32,36 @@ Base64 = Annotated[str, StringConstraints(min_length=1)]
 FieldValue = Annotated[str, StringConstraints(max_length=2000)] | bool | int | float
 
 DEFAULT_K = 20
+MOST_NAMES = 20  # of one object
+MOST_AT_ONCE = 1000  # in any list; the server's own limit of a batch comes on top
+
+
+def few(most: int) -> BeforeValidator:
+    """Refuses a list or an object by its size before each of its parts can be an error."""
+
+    def check(given: Any) -> Any:
+        if isinstance(given, list | dict) and len(given) > most:
+            raise ValueError(f"has {len(given)} parts; at most {most} are taken")
+        return given
+
+    return BeforeValidator(check)
+
+
+Labels = Annotated[list[Label], few(100)]
 
 
 class Sent(BaseModel):
     """What a client sends; names that mean nothing are an error rather than ignored."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def has_few_names(cls, given: Any) -> Any:
+        # Every unknown name would be an error of its own: a small body could keep the server busy.
+        if isinstance(given, dict) and len(given) > MOST_NAMES:
+            raise ValueError(f"has {len(given)} names; at most {MOST_NAMES} are taken")
+        return given
 
 
 class Problem(BaseModel):
@@ -62,7 +102,7 @@ class SearchRequest(Coded):
         strict=True,
         description="Find only what is so many bits away.",
     )
-    labels: list[Label] = Field(
+    labels: Labels = Field(
         default=[], max_length=100, description="Find only items with one of these labels."
     )
 
@@ -80,16 +120,18 @@ class BatchRequest(Sent):
         json_schema_extra={"examples": [{"searches": [{"id": 17, "k": 5}, {"id": 18, "k": 5}]}]},
     )
 
-    searches: list[SearchRequest] = Field(min_length=1)
+    searches: Annotated[list[SearchRequest], few(MOST_AT_ONCE)] = Field(
+        min_length=1, max_length=MOST_AT_ONCE, fail_fast=True
+    )
 
 
 class NewItem(Coded):
     """An item to store, by exactly one of `image`, `code` and `bits`."""
 
-    labels: list[Label] = Field(default=[], max_length=100)
-    fields: dict[Annotated[str, StringConstraints(max_length=100)], FieldValue] = Field(
-        default={}, max_length=100, description="Anything else that should be kept with it."
-    )
+    labels: Labels = Field(default=[], max_length=100)
+    fields: Annotated[
+        dict[Annotated[str, StringConstraints(max_length=100)], FieldValue], few(100)
+    ] = Field(default={}, max_length=100, description="Anything else that should be kept with it.")
 
     @model_validator(mode="after")
     def has_one_code(self) -> "NewItem":
@@ -105,7 +147,9 @@ class NewItems(Sent):
         json_schema_extra={"examples": [{"items": [{"code": "9f3c01d2a4b8", "labels": ["wren"]}]}]},
     )
 
-    items: list[NewItem] = Field(min_length=1)
+    items: Annotated[list[NewItem], few(MOST_AT_ONCE)] = Field(
+        min_length=1, max_length=MOST_AT_ONCE, fail_fast=True
+    )
 
 
 class Key(Sent):
@@ -129,6 +173,11 @@ class Item(BaseModel):
     code: str
     fields: dict[str, Any] = {}
     picture: bool = Field(description="Whether its picture can be shown.")
+
+    @computed_field(description="The id for JavaScript, which rounds numbers above 2^53.")  # type: ignore[prop-decorator]
+    @property
+    def text_id(self) -> str:
+        return str(self.id)
 
 
 class Hit(Item):
@@ -185,17 +234,22 @@ class ItemPair(BaseModel):
     distance: int
 
 
-class Stats(BaseModel):
-    """What the index is like."""
+class About(BaseModel):
+    """What one must know of the index to search it."""
 
     count: int
     n_bits: int
-    engine: str
-    disk_bytes: int
-    memory_bytes: int
     takes_images: bool = Field(description="Whether it can be searched by image.")
     may_add: bool = Field(description="Whether items can be added and removed, with a key.")
     largest_k: int
+
+
+class Stats(About):
+    """What the index is like."""
+
+    engine: str
+    disk_bytes: int
+    memory_bytes: int
     n_labels: int
     labels: list[LabelCount] = Field(description="The most frequent ones, in their order.")
     sample_size: int

@@ -11,6 +11,7 @@ from orbithash.encoders import FeatureEncoder, ImageEncoder, encoder_of
 from orbithash.errors import DamagedIndexError, InputError
 from orbithash.index import Index
 from orbithash.serve.app import create_app
+from orbithash.serve.connections import MOST, BriskConnection
 from orbithash.serve.settings import ServeSettings, check_exposure
 
 PATIENCE = 30  # seconds for requests under way when the server is told to end
@@ -40,7 +41,7 @@ def server_of(app: Callable[..., object], settings: ServeSettings) -> uvicorn.Se
         uvicorn.Config(
             app,
             # The same on every machine, whatever else is installed there.
-            http="h11",
+            http=BriskConnection,
             loop="asyncio",
             log_level="warning",
             access_log=False,
@@ -48,7 +49,7 @@ def server_of(app: Callable[..., object], settings: ServeSettings) -> uvicorn.Se
             proxy_headers=settings.behind_proxy,
             forwarded_allow_ips="127.0.0.1,::1",
             # Connections, not requests: far more may be open than are answered at once.
-            limit_concurrency=max(1000, 4 * settings.limits.concurrency),
+            limit_concurrency=max(MOST, 4 * settings.limits.concurrency),
             timeout_keep_alive=15,
             timeout_graceful_shutdown=PATIENCE,
         )

@@ -11,9 +11,10 @@ from orbithash.codes import code_bytes, pack
 from orbithash.encoders import FeatureEncoder, ImageEncoder
 from orbithash.index import Index, Metadata
 from orbithash.serve.metrics import Metrics
-from orbithash.serve.pictures import decode_upload, file_of, name_of
+from orbithash.serve.pictures import decode_upload, file_of, name_of, pixels_of
 from orbithash.serve.problems import RefusedError
 from orbithash.serve.questions import Question, Reply, ask
+from orbithash.serve.readiness import Readiness
 from orbithash.serve.schemas import Answer, Coded, Hit, Item, Query, SearchRequest, Took
 from orbithash.serve.settings import ServeSettings
 from orbithash.serve.statistics import KeptStatistics
@@ -39,18 +40,23 @@ class Service:
         self.encoder = encoder if isinstance(encoder, ImageEncoder) else None
         self.statistics = KeptStatistics(index)
         self.thumbnails = Thumbnails()
+        self.readiness = Readiness(index, metrics)
         # What may wait here is limited by how many requests are let in at all. Images are another
         # matter: each takes long, and one request can bring many.
         self.searching = Workers("searching", n_threads=N_SEARCHING, n_waiting=MANY)
         self.showing = Workers("showing", n_threads=N_SHOWING, n_waiting=MANY)
+        # One thread, so that new ids are taken and stored by one at a time; they may wait long for
+        # other processes, and searches must not wait with them.
+        self.writing = Workers("writing", n_threads=1, n_waiting=MANY)
         self.looking = Workers("looking", n_threads=1, n_waiting=MANY)
         # One thread: the network uses all cores by itself.
         self.encoding = Workers("encoding", n_threads=1, n_waiting=settings.limits.encoding_queue)
 
     def close(self) -> None:
         """Finish what was accepted, then let go of the index."""
-        for workers in (self.encoding, self.searching, self.showing, self.looking):
+        for workers in (self.encoding, self.searching, self.writing, self.showing, self.looking):
             workers.close()
+        self.readiness.close()
         self.index.close()
 
     async def answer(self, requests: Sequence[SearchRequest]) -> list[Answer]:
@@ -109,13 +115,15 @@ class Service:
         codes = []
         for image in images:  # one after the other, for a batch of large ones would fill memory
             content = from_base64(image) if isinstance(image, str) else image
-            decoded = decode_upload(content, at_least=encoder.view.resize, max_pixels=largest)
-            n_pixels += decoded.width * decoded.height
             # Many small files that claim much would keep everyone else waiting for minutes.
+            n_pixels += pixels_of(content)
             if n_pixels > TOGETHER * largest:
                 raise RefusedError(
                     f"the images have more than {TOGETHER * largest:,} pixels together; send fewer"
                 )
+            if time.perf_counter() - began > self.settings.limits.encoding_seconds:
+                raise RefusedError("the images take too long to encode; send fewer at once")
+            decoded = decode_upload(content, at_least=encoder.view.resize, max_pixels=largest)
             codes.append(encoder.encode([decoded])[0].tobytes())
         self.metrics.encoded.inc(len(images))
         self.metrics.encoding_seconds.inc(time.perf_counter() - began)

@@ -22,6 +22,7 @@ class Limits:
     burst_seconds: float = 5.0  # how much of the rate a client may use at once
     concurrency: int = 64  # requests that are worked on or wait, of all clients
     encoding_queue: int = 16  # requests whose images wait for the encoder
+    encoding_seconds: float = 20.0  # after which no further image of a request is begun
     batch: int = 64  # searches or items in one request
     k: int = 1000
 
@@ -69,10 +70,12 @@ def keys_from(environment: Mapping[str, str]) -> Keys:
 
 def check_exposure(settings: ServeSettings) -> None:
     """Raise if others could reach a server that nothing protects, and nobody said they may."""
-    if is_loopback(settings.host) or settings.keys or settings.public:
+    is_private = is_loopback(settings.host) and not settings.behind_proxy
+    if is_private or settings.keys or settings.public:
         return
+    place = f"{settings.host} behind a proxy" if settings.behind_proxy else settings.host
     raise InputError(
-        f"{settings.host} can be reached from other machines, and no key is set: put one into "
+        f"{place} can be reached from other machines, and no key is set: put one into "
         f"{KEY}, or add --public to let everyone search"
     )
 

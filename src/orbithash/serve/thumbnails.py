@@ -5,6 +5,7 @@ from collections import OrderedDict
 from pathlib import Path
 
 from orbithash.serve.pictures import thumbnail_of
+from orbithash.serve.problems import UnknownItemError
 
 MOST_BYTES = 64 << 20  # about four thousand
 
@@ -18,7 +19,10 @@ class Thumbnails:
         self._lock = threading.Lock()
 
     def of(self, file: Path) -> bytes:
-        key = (str(file), file.stat().st_mtime_ns)
+        try:
+            key = (str(file), file.stat().st_mtime_ns)
+        except OSError:
+            raise UnknownItemError("there is no picture of this item any more") from None
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)

@@ -9,11 +9,13 @@ export class ApiError extends Error {
   }
 }
 
-export const thumbnail = (id) => `${API}items/${id}/thumbnail`;
-export const original = (id) => `${API}items/${id}/image`;
+// With the code, because a browser keeps pictures, and another item may get the id.
+export const thumbnail = (item) => `${API}items/${item.text_id}/thumbnail?of=${item.code}`;
+export const original = (item) => `${API}items/${item.text_id}/image?of=${item.code}`;
 
+export const about = () => call("about");
 export const stats = (signal) => call("stats", { signal });
-export const sample = (n, signal) => call(`sample?n=${n}`, { signal });
+export const sample = (n, seed, signal) => call(`sample?n=${n}&seed=${seed}`, { signal });
 export const session = () => call("session");
 export const search = (request, signal) => send("search", request, signal);
 export const openSession = (key) => send("session", { key });

@@ -5,16 +5,24 @@ import { strip } from "./bits.js";
 import { element, svg } from "./dom.js";
 import { addressOf, readState } from "./state.js";
 
-export const addressOfItem = (id) =>
-  addressOf({ ...readState(), view: "search", id: String(id), code: null });
+const ATTEMPTS = 3; // for a picture
+const PAUSE = 700; // ms, longer each time
+
+export const addressOfItem = (item) =>
+  addressOf({ ...readState(), view: "search", id: item.text_id, code: null });
 
 export function picture(item, alt = "") {
   const nothing = () => element("span", { class: "picture nothing" }, element("span", {}, extension(item.name)));
   if (!item.picture) return nothing();
-  const image = element("img", { src: thumbnail(item.id), alt, loading: "lazy", decoding: "async" });
+  const image = element("img", { src: thumbnail(item), alt, loading: "lazy", decoding: "async" });
   const frame = element("span", { class: "picture" }, image);
   image.addEventListener("load", () => image.classList.toggle("tiny", image.naturalWidth < 64));
-  image.addEventListener("error", () => frame.replaceWith(nothing()));
+  let attempts = 1;
+  image.addEventListener("error", () => {
+    // A busy server refuses pictures before searches.
+    if (attempts++ < ATTEMPTS) setTimeout(() => (image.src = image.src), PAUSE * attempts);
+    else frame.replaceWith(nothing());
+  });
   return frame;
 }
 
@@ -27,7 +35,7 @@ export function itemCard(item) {
     {},
     element(
       "a",
-      { class: "card", href: addressOfItem(item.id), "data-route": true, "aria-label": name, title: item.name },
+      { class: "card", href: addressOfItem(item), "data-route": true, "aria-label": name, title: item.name },
       picture(item),
       element("span", { class: "facts" }, label(item)),
     ),
@@ -42,9 +50,9 @@ export function hitCard(hit, query, nBits) {
       "a",
       {
         class: "card",
-        href: addressOfItem(hit.id),
+        href: addressOfItem(hit),
         "data-route": true,
-        "data-id": hit.id,
+        "data-id": hit.text_id,
         "aria-label": spoken(hit, nBits),
         title: hit.name,
       },

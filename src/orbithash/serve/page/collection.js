@@ -4,8 +4,9 @@ import * as api from "./api.js";
 import { strip } from "./bits.js";
 import { addressOfItem, itemCard, picture } from "./cards.js";
 import { balance, histogram } from "./charts.js";
-import { byId, counted, element, number, shuffled } from "./dom.js";
-import { attempt, stats } from "./shell.js";
+import { byId, counted, element, newSeed, number, shuffled } from "./dom.js";
+import { attempt } from "./shell.js";
+import { backToPlace } from "./state.js";
 
 const LABELS = 24; // that are shown at first
 const SAMPLE = 24;
@@ -13,7 +14,7 @@ const SAMPLE = 24;
 export function showCollection(moved) {
   document.title = "Collection · orbithash";
   return attempt(async () => {
-    const about = await stats(true);
+    const about = await api.stats();
     byId("collection").replaceChildren(
       element("h1", { id: "collection-title", tabindex: "-1" }, "The collection"),
       tiles(about),
@@ -22,7 +23,9 @@ export function showCollection(moved) {
       pairs("Farthest pairs", "Of the sample, those that differ most.", about.farthest, about),
       sample(about),
     );
-    if (moved) byId("collection-title").focus({ preventScroll: true });
+    if (!moved) return;
+    backToPlace();
+    byId("collection-title").focus({ preventScroll: true });
   });
 }
 
@@ -47,7 +50,7 @@ function tiles(about) {
   return element(
     "dl",
     { class: "tiles panel" },
-    ...facts.map(([value, name]) => element("div", {}, element("dd", {}, value), element("dt", { class: "faint" }, name))),
+    ...facts.map(([value, name]) => element("div", {}, element("dt", { class: "faint" }, name), element("dd", {}, value))),
   );
 }
 
@@ -100,7 +103,7 @@ function pairs(title, note, found, { n_bits: nBits }) {
   const one = (item, other) =>
     element(
       "a",
-      { class: "card", href: addressOfItem(item.id), "data-route": true, "aria-label": `${item.labels.join(", ") || item.name}: search for similar ones`, title: item.name },
+      { class: "card", href: addressOfItem(item), "data-route": true, "aria-label": `${item.labels.join(", ") || item.name}: search for similar ones`, title: item.name },
       picture(item),
       element("span", { class: "facts" }, element("span", { class: "label" }, item.labels.join(", ") || item.name)),
       strip(item.code, nBits, other.code),
@@ -127,8 +130,9 @@ function sample(about) {
   const grid = element("ul", { class: "grid small", "aria-label": "A sample" });
   const draw = () =>
     attempt(async () => {
-      const { items } = await api.sample(SAMPLE);
-      grid.replaceChildren(...shuffled(items).map(itemCard));
+      const seed = newSeed();
+      const { items } = await api.sample(SAMPLE, seed);
+      grid.replaceChildren(...shuffled(items, seed).map(itemCard));
     });
   if (about.count) draw();
   return panel("A sample", null, grid, element("button", { type: "button", class: "quiet", click: draw }, "Show others"));

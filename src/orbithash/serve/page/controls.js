@@ -10,7 +10,7 @@ export function startControls() {
   slider("radius", (value, most) => ({ radius: value >= most ? null : value }));
   byId("filter").addEventListener("submit", (event) => {
     event.preventDefault();
-    choose(byId("label").value);
+    choose(byId("label").value, true);
   });
   // A choice from the list needs no Enter.
   byId("label").addEventListener("input", (event) => {
@@ -28,17 +28,19 @@ function slider(name, change) {
   });
 }
 
-function choose(label) {
+// The list holds the most frequent labels; others can be typed.
+function choose(label, isComplete = false) {
   const known = [...byId("labels").options].map((option) => option.value);
   const chosen = known.find((each) => each.toLowerCase() === label.trim().toLowerCase());
-  if (!chosen) return;
+  const taken = chosen ?? (isComplete ? label.trim() : "");
+  if (!taken) return;
   byId("label").value = "";
   const { labels } = readState();
-  if (!labels.includes(chosen)) adjust({ labels: [...labels, chosen] });
+  if (!labels.includes(taken)) adjust({ labels: [...labels, taken] });
 }
 
-export function showControls(state, stats) {
-  const { n_bits: nBits, largest_k: largest, count } = stats;
+export function showControls(state, about) {
+  const { n_bits: nBits, largest_k: largest, count } = about;
   const k = byId("k");
   k.max = Math.max(state.k, Math.min(100, largest, Math.max(1, count)));
   k.value = state.k;
@@ -47,7 +49,7 @@ export function showControls(state, stats) {
   radius.value = state.radius ?? nBits;
   showValue("k");
   showValue("radius");
-  showLabels(state, stats);
+  showChosen(state);
 }
 
 function showValue(name) {
@@ -60,14 +62,17 @@ function showValue(name) {
   input.style.setProperty("--filled", `${100 * share}%`);
 }
 
-function showLabels(state, stats) {
+export function showLabels({ labels }) {
   const list = byId("labels");
-  if (list.childElementCount !== stats.labels.length) {
+  if (list.childElementCount !== labels.length) {
     list.replaceChildren(
-      ...stats.labels.map(({ label, count }) => element("option", { value: label }, counted(count, "item"))),
+      ...labels.map(({ label, count }) => element("option", { value: label }, counted(count, "item"))),
     );
   }
-  byId("filter").hidden = !stats.labels.length;
+  byId("filter").hidden = !labels.length;
+}
+
+function showChosen(state) {
   byId("chosen").replaceChildren(
     ...state.labels.map((label) =>
       element(

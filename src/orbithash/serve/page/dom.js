@@ -28,11 +28,15 @@ export function counted(n, one, many = `${one}s`) {
   return `${number(n)} ${n === 1 ? one : many}`;
 }
 
-// Items come in the order of ids, which is that of their folders.
-export function shuffled(items) {
+export const newSeed = () => String(Math.floor(Math.random() * 2 ** 31));
+
+// Items come in the order of ids, which is that of their folders. The same seed, the same order.
+export function shuffled(items, seed) {
   const result = [...items];
+  let state = Number(seed) % 2147483647 || 1;
   for (let i = result.length - 1; i > 0; i--) {
-    const j = Math.floor(Math.random() * (i + 1));
+    state = (state * 48271) % 2147483647;
+    const j = state % (i + 1);
     [result[i], result[j]] = [result[j], result[i]];
   }
   return result;

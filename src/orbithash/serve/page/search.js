@@ -3,12 +3,12 @@
 import * as api from "./api.js";
 import { strip } from "./bits.js";
 import { hitCard, itemCard, picture } from "./cards.js";
-import { showControls, startControls } from "./controls.js";
-import { byId, counted, element, number, shuffled } from "./dom.js";
+import { showControls, showLabels, startControls } from "./controls.js";
+import { byId, counted, element, newSeed, number, shuffled } from "./dom.js";
 import { onImage } from "./images.js";
 import { keepPreview, preview } from "./previews.js";
-import { announce, attempt, stats } from "./shell.js";
-import { addressOf, go, readState } from "./state.js";
+import { about, announce, attempt, stats } from "./shell.js";
+import { addressOf, backToPlace, go, readState, replace } from "./state.js";
 
 const SHOWN_AT_START = 24;
 
@@ -20,73 +20,104 @@ export function startSearch() {
   onImage(takeImage);
   byId("random").addEventListener("click", () =>
     attempt(async () => {
-      const { items } = await api.sample(1);
-      if (items.length) go({ view: "search", id: String(items[0].id), code: null });
+      const { items } = await api.sample(1, newSeed());
+      if (items.length) go({ view: "search", id: items[0].text_id, code: null });
     }),
   );
   byId("grid").addEventListener("keydown", moveInGrid);
 }
 
-export function showSearch(state, moved) {
+// What is asked last is shown: the signal ends whatever was asked before.
+function begin() {
   latest.abort();
   latest = new AbortController();
-  const { signal } = latest;
+  return latest.signal;
+}
+
+export function showSearch(state, moved) {
+  const signal = begin();
   return attempt(async () => {
     busy(true);
     try {
-      const about = await stats();
+      const isStart = state.id === null && state.code === null;
+      const [known, answer] = await Promise.all([about(), isStart ? null : ask(state, signal)]);
       if (signal.aborted) return;
-      byId("drop").hidden = !about.takes_images;
-      showControls(state, about);
-      if (state.id === null && state.code === null) await showStart(about, signal);
-      else await showAnswer(state, about, signal, moved);
+      byId("drop").hidden = !known.takes_images;
+      showControls(state, known);
+      listLabels();
+      if (isStart) await showStart(state, known, signal);
+      else showAnswer(state, known, answer);
+      if (moved && !signal.aborted) {
+        backToPlace();
+        if (state.id !== null || state.code !== null) byId("summary").focus({ preventScroll: true });
+      }
+    } catch (error) {
+      if (!signal.aborted) showNothing();
+      throw error;
     } finally {
       if (!signal.aborted) busy(false);
     }
   });
 }
 
+// Searching does not wait for the labels; without them they can be typed.
+function listLabels() {
+  stats().then(showLabels, () => {});
+}
+
 function busy(is) {
   byId("grid").setAttribute("aria-busy", is);
 }
 
-async function showStart(about, signal) {
+// Results of another search must not stand under a problem of this one.
+function showNothing() {
   document.title = "orbithash";
-  const { items } = about.count ? await api.sample(SHOWN_AT_START, signal) : { items: [] };
+  byId("query").hidden = true;
+  byId("legend").hidden = true;
+  byId("summary").textContent = "Nothing to show";
+  byId("latency").textContent = "";
+  byId("grid").replaceChildren();
+}
+
+async function showStart(state, about, signal) {
+  document.title = "orbithash";
+  const seed = state.seed ?? newSeed();
+  const { items } = about.count ? await api.sample(SHOWN_AT_START, seed, signal) : { items: [] };
+  if (signal.aborted) return;
+  replace({ seed });
   byId("query").hidden = true;
   byId("controls").hidden = true;
   byId("legend").hidden = true;
   byId("summary").textContent = items.length ? "Start from one of these" : "Nothing is indexed yet";
   byId("latency").textContent = `${counted(about.count, "image")}, ${about.n_bits} bits each`;
-  byId("grid").replaceChildren(...shuffled(items).map(itemCard));
+  byId("grid").replaceChildren(...shuffled(items, seed).map(itemCard));
 }
 
-async function showAnswer(state, about, signal, moved) {
+async function ask(state, signal) {
   const began = performance.now();
   const address = addressOf(state);
   const answer =
     uploaded?.address === address
       ? uploaded
       : { ...(await api.search(requestOf(state), signal)), waited: performance.now() - began };
-  if (signal.aborted) return;
   uploaded = null;
+  return answer;
+}
+
+function showAnswer(state, about, answer) {
   byId("controls").hidden = false;
   showQuery(state, answer);
-  showSummary(answer, about);
+  showSummary(state, answer, about);
   byId("grid").replaceChildren(
     ...answer.hits.map((hit) => hitCard(hit, answer.query.code, answer.n_bits)),
   );
   showLegend(answer);
-  if (moved) {
-    scrollTo({ top: 0 });
-    byId("summary").focus({ preventScroll: true });
-  }
 }
 
 function requestOf({ id, code, k, radius, labels }) {
   const request = { k, labels };
   if (radius !== null) request.radius = radius;
-  if (id !== null) request.id = Number(id);
+  if (id !== null) request.id = id; // a string, because numbers of a browser end at 2^53
   else request.code = code;
   return request;
 }
@@ -94,7 +125,7 @@ function requestOf({ id, code, k, radius, labels }) {
 function showQuery(state, { query, n_bits: nBits }) {
   const kept = query.item ? null : preview(query.code);
   const image = query.item
-    ? element("a", { href: api.original(query.item.id), "aria-label": "The original image", title: "The original" }, picture(query.item))
+    ? element("a", { href: api.original(query.item), "aria-label": "The original image", title: "The original" }, picture(query.item))
     : kept
       ? element("span", { class: "picture" }, element("img", { src: kept, alt: "Your image" }))
       : null;
@@ -110,16 +141,22 @@ function showQuery(state, { query, n_bits: nBits }) {
   byId("query").hidden = false;
 }
 
-function showSummary({ hits, took, waited }, about) {
+function showSummary(state, { hits, took, waited }, about) {
   const matching = hits.filter((hit) => hit.matches).length;
   const known = hits.some((hit) => hit.matches !== null);
   const share = known ? `, ${matching} with the same label` : "";
-  const text = hits.length ? `${number(hits.length)} nearest of ${number(about.count)}${share}` : "Nothing is that near";
+  const text = hits.length ? `${number(hits.length)} nearest of ${number(about.count)}${share}` : nothingOf(state);
   byId("summary").textContent = text;
   const parts = [`${milliseconds(took.searching)} to search`];
   if (took.encoding > 1) parts.unshift(`${milliseconds(took.encoding)} to encode`);
   byId("latency").textContent = `Answered in ${milliseconds(waited)}: ${parts.join(", ")}`;
   announce(hits.length ? `${text}. The nearest differs in ${counted(hits[0].distance, "bit")}.` : `${text}.`);
+}
+
+function nothingOf({ labels, radius }) {
+  if (!labels.length) return "Nothing is that near";
+  const wanted = labels.join(" or ");
+  return radius === null ? `There is no other image of ${wanted}` : `No image of ${wanted} is that near`;
 }
 
 const milliseconds = (value) => `${value < 10 ? value.toFixed(1) : Math.round(value)} ms`;
@@ -137,16 +174,18 @@ function showLegend({ hits, n_bits: nBits }) {
 function takeImage(file) {
   return attempt(async () => {
     const state = { ...readState(), view: "search", id: null };
+    const signal = begin();
     const began = performance.now();
     busy(true);
     try {
-      const answer = await api.searchImage(file, state);
+      const answer = await api.searchImage(file, state, signal);
       const { code } = answer.query;
       await keepPreview(code, file);
+      if (signal.aborted) return;
       uploaded = { ...answer, address: addressOf({ ...state, code }), waited: performance.now() - began };
       go({ ...state, code });
     } finally {
-      busy(false);
+      if (!signal.aborted) busy(false);
     }
   });
 }

@@ -3,37 +3,40 @@
 import * as api from "./api.js";
 import { byId } from "./dom.js";
 
-let known = null; // the figures, asked for once and again when the collection is looked at
-
-export function stats(fresh = false) {
-  if (fresh || !known) {
-    const asked = api.stats();
-    known = asked;
-    asked.catch(() => {
-      if (known === asked) known = null;
+// Ask for something once; again only if it failed.
+function once(ask) {
+  let known = null;
+  return () => {
+    known ??= ask().catch((error) => {
+      known = null;
+      throw error;
     });
-  }
-  return known;
+    return known;
+  };
 }
+
+export const about = once(api.about);
+export const stats = once(api.stats); // of a large index it takes a while
 
 export function announce(text) {
   byId("announcer").textContent = text;
 }
 
 // Do something that may fail; what went wrong is shown where everyone sees it.
-export async function attempt(action) {
+export async function attempt(action, hasKey = false) {
   showProblem(null);
   try {
     await action();
   } catch (error) {
     if (error.name === "AbortError") return;
-    if (error.status === 401) {
+    if (error.status === 401 && !hasKey) {
       await askForKey();
-      await attempt(action);
+      await attempt(action, true);
       return;
     }
     if (!(error instanceof api.ApiError)) throw error;
-    showProblem(error.message);
+    const lost = "The key is right, but this browser does not send its cookie back. Are cookies switched off?";
+    showProblem(error.status === 401 ? lost : error.message);
   }
 }
 
@@ -47,7 +50,7 @@ let asking = null; // several requests may find out at once that a key is needed
 export function askForKey() {
   asking ??= new Promise((resolve) => {
     const dialog = byId("key-dialog");
-    dialog.addEventListener("cancel", (event) => event.preventDefault());
+    dialog.onclose = () => asking && dialog.showModal(); // Escape leaves nothing to look at
     byId("key-form").onsubmit = async (event) => {
       event.preventDefault();
       try {

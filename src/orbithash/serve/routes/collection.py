@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from orbithash.index import Items
-from orbithash.serve.schemas import Item, ItemPair, LabelCount, Sample, Stats
+from orbithash.serve.schemas import About, Item, ItemPair, LabelCount, Sample, Stats
 from orbithash.serve.service import Service
 from orbithash.serve.statistics import Pair
 
@@ -23,6 +23,15 @@ def collection_routes(service: Service) -> APIRouter:
             service.item(*each)
             for each in zip(sample.ids.tolist(), codes, sample.metadata, strict=True)
         ]
+
+    def about(count: int) -> About:
+        return About(
+            count=count,
+            n_bits=service.index.n_bits,
+            takes_images=service.encoder is not None,
+            may_add=bool(service.settings.keys.write),
+            largest_k=service.settings.limits.k,
+        )
 
     def look() -> Stats:
         found = service.statistics.get()
@@ -42,14 +51,10 @@ def collection_routes(service: Service) -> APIRouter:
 
         by_count = sorted(found.labels.items(), key=lambda pair: (-pair[1], pair[0]))
         return Stats(
-            count=found.count,
-            n_bits=found.n_bits,
+            **about(found.count).__dict__,
             engine=found.engine,
             disk_bytes=found.disk_bytes,
             memory_bytes=found.memory_bytes,
-            takes_images=service.encoder is not None,
-            may_add=bool(service.settings.keys.write),
-            largest_k=service.settings.limits.k,
             n_labels=len(by_count),
             labels=[LabelCount(label=name, count=n) for name, n in by_count[:MOST_LABELS]],
             sample_size=len(found.sample),
@@ -58,6 +63,10 @@ def collection_routes(service: Service) -> APIRouter:
             nearest=shown(found.nearest),
             farthest=shown(found.farthest),
         )
+
+    @routes.get("/about", summary="What one must know of the index to search it")
+    async def get_about() -> About:
+        return await service.searching.run(lambda: about(len(service.index)))
 
     @routes.get("/stats", summary="What the index is like")
     async def get_stats() -> Stats:

@@ -85,7 +85,7 @@ def item_routes(service: Service) -> APIRouter:
             )
             for code, item in zip(codes, request.items, strict=True)
         ]
-        return Stored(ids=await service.searching.run(add, index, additions, settings.uploads))
+        return Stored(ids=await service.writing.run(add, index, additions, settings.uploads))
 
     @routes.post("/image", status_code=201, summary="Add an image", responses=NEEDS_KEY)  # type: ignore[arg-type]
     async def add_image(
@@ -96,7 +96,7 @@ def item_routes(service: Service) -> APIRouter:
         content = await image.read()
         (code,) = await service.encode([content])
         additions = [Addition(code, tuple(labels or ()), image=content)]
-        return Stored(ids=await service.searching.run(add, index, additions, settings.uploads))
+        return Stored(ids=await service.writing.run(add, index, additions, settings.uploads))
 
     @routes.delete(
         "/{identifier}",
@@ -106,6 +106,6 @@ def item_routes(service: Service) -> APIRouter:
     )
     async def remove_item(identifier: ItemId) -> None:
         """Forget an item. Its file stays where it is. Needs the key."""
-        await service.searching.run(remove, index, identifier)
+        await service.writing.run(remove, index, identifier)
 
     return routes

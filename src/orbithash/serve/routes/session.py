@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request, Response
 from starlette.exceptions import HTTPException
 
-from orbithash.serve.access import COOKIE, cookie_of, may_read, same
+from orbithash.serve.access import cookie_name, cookie_of, may_read, same
 from orbithash.serve.schemas import Key, Problem, Status
 from orbithash.serve.settings import ServeSettings
 
@@ -25,7 +25,7 @@ def session_routes(settings: ServeSettings) -> APIRouter:
         if not any(known):
             raise HTTPException(401, "this key is not known here")
         response.set_cookie(
-            COOKIE,
+            cookie_name(settings.keys),
             cookie_of(settings.keys),
             max_age=30 * 24 * 3600,
             httponly=True,

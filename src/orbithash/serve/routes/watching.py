@@ -1,16 +1,11 @@
 """For whoever watches the server: is it there, does it work, how much does it do."""
 
-import asyncio
-
 from fastapi import APIRouter, Response
 
-from orbithash.errors import HashingError
 from orbithash.serve.problems import RETRY, problem
 from orbithash.serve.schemas import Problem, Status
 from orbithash.serve.service import Service
-from orbithash.serve.work import OverloadedError
 
-PATIENCE = 5.0  # seconds for the index to answer
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -29,12 +24,9 @@ def watching_routes(service: Service) -> APIRouter:
         responses={503: {"model": Problem}},
     )
     async def get_ready() -> Status | Response:
-        try:
-            async with asyncio.timeout(PATIENCE):
-                service.metrics.items.set(await service.searching.run(len, service.index))
-        except (HashingError, OverloadedError, TimeoutError):
-            return problem(503, "the index does not answer at the moment", RETRY)
-        return Status(status="ready")
+        if await service.readiness.get():
+            return Status(status="ready")
+        return problem(503, "the index does not answer at the moment", RETRY)
 
     @routes.get(
         "/metrics",
@@ -43,6 +35,7 @@ def watching_routes(service: Service) -> APIRouter:
         responses={200: {"content": {"text/plain": {}}}},
     )
     async def get_metrics() -> Response:
+        await service.readiness.get()  # which counts the items
         return Response(service.metrics.text(), headers={"Content-Type": TEXT})
 
     return routes
