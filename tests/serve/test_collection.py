@@ -8,17 +8,6 @@ from orbithash.serve.statistics import describe
 from served_indexes import API, client_of, picture_index
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    return picture_index(tmp_path_factory.mktemp("served"))
-
-
-@pytest.fixture(scope="module")
-def client(place):
-    with client_of(place) as client:
-        yield client
-
-
 def test_the_figures_are_those_of_the_codes(client, place):
     stats = client.get(f"{API}/stats").json()
     with open_index(place) as index:

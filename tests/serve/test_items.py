@@ -27,17 +27,6 @@ from served_indexes import (
 )
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    return picture_index(tmp_path_factory.mktemp("served"))
-
-
-@pytest.fixture(scope="module")
-def client(place):
-    with client_of(place) as client:
-        yield client
-
-
 def test_an_item_is_described_without_saying_where_its_file_is(client, place):
     item = client.get(f"{API}/items/6").json()
     assert item["labels"] == ["1"]

@@ -10,17 +10,6 @@ from served_indexes import API, as_base64, as_bytes, client_of, picture_index
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    return picture_index(tmp_path_factory.mktemp("served"))
-
-
-@pytest.fixture(scope="module")
-def client(place):
-    with client_of(place) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
 def stored(place):
     with open_index(place) as index:
         (items,) = index.iterate()

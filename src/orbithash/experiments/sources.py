@@ -18,7 +18,7 @@ from orbithash.data import (
 from orbithash.data.augmentation import PARTS
 from orbithash.encoders.extract import extract_features
 from orbithash.encoders.fingerprint import (
-    digest_of_arrays,
+    digest_of_features,
     digest_of_images,
     digest_of_weights,
     fingerprint,
@@ -173,12 +173,7 @@ def split_name(text: str) -> tuple[str, str]:
 def as_source(
     name: str, file: Path, data: LabelledFeatures, *, images: Path | None = None
 ) -> Source:
-    split = data.split
-    views = (data.views.features, data.views.of) if data.views else ()
-    digest = digest_of_arrays(
-        data.features, data.labels, split.train, split.query, split.database, *views
-    )
-    return Source(name, file, digest, sizes_of(data), images)
+    return Source(name, file, digest_of_features(data), sizes_of(data), images)
 
 
 def sizes_of(data: LabelledFeatures | ImageFiles) -> dict[str, int]:

@@ -18,6 +18,7 @@ from orbithash.kernels.popcount import popcount
 LANES = 64  # codes that are compared together: as many as a mask has bits
 REGISTER = 8  # words in the widest vector register there is; LLVM splits it where there is none
 L1_WORDS = 4096  # 32 kB: what the queries of a task go through in turn stays in the first cache
+TOGETHER = 32  # queries of one task, at most: each code is read from memory once for all of them
 
 WORD = ir.IntType(64)
 VECTOR = ir.VectorType(WORD, LANES)

@@ -12,6 +12,7 @@ from orbithash.kernels.hamming import hamming_distances_reference
 from orbithash.kernels.lanes import (
     L1_WORDS,
     LANES,
+    TOGETHER,
     distance_to,
     lowest,
     next_nearer,
@@ -20,7 +21,6 @@ from orbithash.kernels.lanes import (
 from orbithash.kernels.popcount import as_words, check_same_length
 from orbithash.kernels.threads import database_parts, queries_per_task
 
-TOGETHER = 32  # queries of one task, at most: each code is read from memory once for all of them
 CANDIDATES = 1 << 21  # that a task's queries have room for, so that a large k takes fewer at once
 NOWHERE = np.iinfo(np.int32).max  # the distance of what a part of the database does not have
 

@@ -12,14 +12,13 @@ from orbithash.kernels.hamming import hamming_distances_reference
 from orbithash.kernels.lanes import (
     L1_WORDS,
     LANES,
+    TOGETHER,
     distance_to,
     lowest,
     next_nearer,
     without_lowest,
 )
 from orbithash.kernels.threads import database_parts, queries_per_task
-
-TOGETHER = 32  # queries of one task, at most: each code is read from memory once for all of them
 
 
 def within_words(
