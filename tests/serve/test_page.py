@@ -313,6 +313,22 @@ def test_the_key_is_asked_for_once(browser, place):  # noqa: F811
     assert all("Failed to load resource" in each for each in visit.complaints)
 
 
+def test_an_impatient_second_enter_asks_for_the_session_once(browser, place):  # noqa: F811
+    with live_server(place, with_keys()) as server:
+        visit = Visit(browser, server.address)
+        page = visit.page
+        opened = []
+        page.on("request", lambda request: opened.append(request.url) if request.method == "POST" else None)
+        page.goto(server.address)
+        page.fill("#key", READ_KEY)
+        page.evaluate("""() => {
+            for (let i = 0; i < 2; i++) document.querySelector("#key-form button").click();
+        }""")
+        page.wait_for_selector("#grid .card img")
+        assert len(opened) == 1
+        visit.close()
+
+
 def test_a_browser_that_keeps_no_cookies_is_told_so_instead_of_asked_again(browser, place):  # noqa: F811
     with live_server(place, with_keys()) as server:
         visit = Visit(browser, server.address)
@@ -320,7 +336,8 @@ def test_a_browser_that_keeps_no_cookies_is_told_so_instead_of_asked_again(brows
         page.route("**/api/v1/about", lambda route: route.fulfill(status=401, body="{}"))
         page.goto(server.address)
         page.fill("#key", READ_KEY)
-        page.keyboard.press("Enter")
+        with page.expect_response("**/api/v1/about"):
+            page.keyboard.press("Enter")
         page.wait_for_selector("#key-dialog:modal")
         page.fill("#key", READ_KEY)
         page.keyboard.press("Enter")

@@ -53,6 +53,7 @@ export function askForKey() {
     dialog.onclose = () => asking && dialog.showModal(); // Escape leaves nothing to look at
     byId("key-form").onsubmit = async (event) => {
       event.preventDefault();
+      event.submitter.disabled = true; // a second Enter would close the dialog of a later question
       try {
         await api.openSession(byId("key").value);
       } catch (error) {
@@ -60,6 +61,8 @@ export function askForKey() {
         byId("key-problem").textContent = error.message;
         byId("key").select();
         return;
+      } finally {
+        event.submitter.disabled = false;
       }
       byId("key").value = "";
       asking = null;
