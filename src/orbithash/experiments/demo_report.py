@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float32
 from PIL import Image
 
 from orbithash.experiments.figure import Curve
+from orbithash.experiments.mean_scores import mean_precision_at, mean_recall_precision
 from orbithash.experiments.outcome import Comparison, Outcome
 from orbithash.experiments.page import Picture, data_uri, picture, render
 from orbithash.experiments.score_figures import precision_at_figure, precision_recall_figure
@@ -79,8 +80,8 @@ def pictures(comparison: Comparison) -> list[Picture]:
         outcomes = [o for o in comparison.outcomes if o.n_bits == n_bits]
         strong = sum(outcome.kind == "deep" for outcome in outcomes)
         methods = ", ".join(outcome.method for outcome in outcomes)
-        by_radius = [Curve(o.method, *o.recall_precision()) for o in outcomes]
-        by_number = [Curve(o.method, *o.precision_at()) for o in outcomes]
+        by_radius = [Curve(o.method, *mean_recall_precision(o.runs)) for o in outcomes]
+        by_number = [Curve(o.method, *mean_precision_at(o.runs)) for o in outcomes]
         for svg, name in (
             (
                 precision_recall_figure(by_radius, n_bits=n_bits, strong=strong),

@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float, Int64
 
 from orbithash.data import LabelledImages
 from orbithash.evaluation import Scores
 from orbithash.experiments.choosing import Trial
+from orbithash.experiments.mean_scores import mean_bounds
 from orbithash.index import Neighbours
 
 
@@ -37,22 +37,7 @@ class Outcome:
 
     @property
     def map_bounds(self) -> tuple[float, float]:
-        """Mean over the runs of the lowest and the highest MAP that an order of the ties gives."""
-        lowest, highest = np.mean([scores.map_bounds for scores in self.runs], axis=0)
-        return float(lowest), float(highest)
-
-    def recall_precision(self) -> tuple[Float[np.ndarray, " radii"], Float[np.ndarray, " radii"]]:
-        """Mean recall and precision by radius, from the first at which every run finds images."""
-        precision = np.mean([scores.precision_recall.precision for scores in self.runs], axis=0)
-        recall = np.mean([scores.precision_recall.recall for scores in self.runs], axis=0)
-        found = ~np.isnan(precision)
-        return recall[found], precision[found]
-
-    def precision_at(self) -> tuple[Int64[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-        """The numbers of images returned, and the mean precision among so many."""
-        numbers = sorted(self.runs[0].precision_at)
-        precision = [np.mean([scores.precision_at[n] for scores in self.runs]) for n in numbers]
-        return np.array(numbers, dtype=np.int64), np.array(precision)
+        return mean_bounds(self.runs)
 
 
 @dataclass(frozen=True, eq=False)

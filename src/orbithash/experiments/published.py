@@ -6,7 +6,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-TABLES = ("main", "ablation", "selection")
+PRINTED = ("main", "ablation", "selection")
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def published_map(dataset: str, method: str, n_bits: int) -> float | None:
     published = read_published()
     if n_bits not in published["bits"]:
         return None
-    for table in TABLES:
+    for table in PRINTED:
         figures = published[table][dataset].get(method)
         if figures is not None:
             return float(figures[published["bits"].index(n_bits)])

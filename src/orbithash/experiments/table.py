@@ -5,10 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
+from orbithash.evaluation import Scores
 from orbithash.experiments.chosen import read_choices
 from orbithash.experiments.declarations import Line, Table
+from orbithash.experiments.mean_scores import (
+    mean_bounds,
+    mean_precision_at,
+    mean_recall_precision,
+)
 from orbithash.experiments.plan import Run, described
 from orbithash.experiments.published import published_map
 from orbithash.experiments.run import RUNS, Finished
@@ -148,15 +152,16 @@ def make_results(
         for line in table.lines:
             row = line.row.name
             if done[row]:
+                scores = [finished[run.key].scores for run in done[row]]
                 cells[row, column] = Cell(
                     maps=maps[row],
                     map=summarise(list(maps[row].values())),
-                    bounds=mean_bounds([finished[run.key] for run in done[row]]),
+                    bounds=mean_bounds(scores),
                     printed=printed(line, done[row][0]),
                     reference_above=tests.get(row),
                     p_holm=corrected.get(row),
                     folders=tuple(f"{RUNS}/{run.folder().as_posix()}" for run in done[row]),
-                    curves=mean_curves([finished[run.key] for run in done[row]]),
+                    curves=mean_curves(scores),
                 )
     return Results(
         table=table,
@@ -178,24 +183,15 @@ def printed(line: Line, run: Run) -> float | None:
     return published_map(dataset.key, method, run.n_bits) if dataset and method else None
 
 
-def mean_bounds(runs: Sequence[Finished]) -> tuple[float, float]:
-    lowest, highest = np.mean([run.scores.map_bounds for run in runs], axis=0)
-    return float(lowest), float(highest)
-
-
-def mean_curves(runs: Sequence[Finished]) -> dict[str, list[Any]]:
-    """Precision and recall by radius, from the first at which every run finds something, and
-    precision at N; means over the runs."""
-    precision = np.mean([run.scores.precision_recall.precision for run in runs], axis=0)
-    recall = np.mean([run.scores.precision_recall.recall for run in runs], axis=0)
-    found = ~np.isnan(precision)
-    numbers = sorted(runs[0].scores.precision_at)
-    at_n = [float(np.mean([run.scores.precision_at[n] for run in runs])) for n in numbers]
+def mean_curves(runs: Sequence[Scores]) -> dict[str, list[Any]]:
+    """Precision and recall by radius, and precision at N, over the runs."""
+    recall, precision = mean_recall_precision(runs)
+    numbers, at_n = mean_precision_at(runs)
     return {
-        "recall": recall[found].tolist(),
-        "precision": precision[found].tolist(),
-        "n": numbers,
-        "precision_at_n": at_n,
+        "recall": recall.tolist(),
+        "precision": precision.tolist(),
+        "n": numbers.tolist(),
+        "precision_at_n": at_n.tolist(),
     }
 
 

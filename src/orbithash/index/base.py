@@ -21,6 +21,9 @@ class Metadata:
     fields: Mapping[str, Value] = field(default_factory=dict)
 
 
+NOTHING_KNOWN = Metadata()
+
+
 @dataclass(frozen=True)
 class Where:
     """Which items a search may find: any of these labels, and all of these fields."""

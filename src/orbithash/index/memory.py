@@ -15,14 +15,20 @@ from orbithash.index.arguments import (
     checked_items,
     not_there,
 )
-from orbithash.index.base import Ball, IndexStats, Items, Metadata, Neighbours, Where
+from orbithash.index.base import (
+    NOTHING_KNOWN,
+    Ball,
+    IndexStats,
+    Items,
+    Metadata,
+    Neighbours,
+    Where,
+)
 from orbithash.index.closing import ClosedAfterwards
 from orbithash.index.code_table import CodeTable, empty_table
 from orbithash.kernels.nearest import nearest_words
 from orbithash.kernels.popcount import as_words
 from orbithash.kernels.within import within_words
-
-NOTHING = Metadata()
 
 
 class MemoryIndex(ClosedAfterwards):
@@ -132,12 +138,12 @@ class MemoryIndex(ClosedAfterwards):
 
     def _items(self, positions: Int64[np.ndarray, " n"]) -> Items:
         ids = self.table.ids[positions]
-        metadata = tuple(self._metadata.get(int(i), NOTHING) for i in ids)
+        metadata = tuple(self._metadata.get(int(i), NOTHING_KNOWN) for i in ids)
         return Items(ids, self.table.codes(positions), metadata)
 
     def _admitted(self, where: Where) -> Int64[np.ndarray, " m"]:
         ids = [i for i, metadata in self._metadata.items() if where.admits(metadata)]
-        if where.admits(NOTHING):
+        if where.admits(NOTHING_KNOWN):
             return np.arange(len(self))
         return np.sort(self.table.positions(np.array(ids, dtype=np.int64))[0])
 

@@ -22,7 +22,15 @@ from orbithash.index.arguments import (
     checked_items,
     not_there,
 )
-from orbithash.index.base import Ball, IndexStats, Items, Metadata, Neighbours, Where
+from orbithash.index.base import (
+    NOTHING_KNOWN,
+    Ball,
+    IndexStats,
+    Items,
+    Metadata,
+    Neighbours,
+    Where,
+)
 from orbithash.index.closing import ClosedAfterwards
 from orbithash.index.milvus_encoder import read_encoder, write_encoder
 from orbithash.index.milvus_server import MilvusServer
@@ -30,7 +38,6 @@ from orbithash.index.milvus_server import MilvusServer
 MOST = 16384  # rows that Milvus returns at once, and queries that it takes
 BATCH = 2000  # rows that are sent at once
 FORMAT = 1
-NOTHING = Metadata()
 ALL_FIELDS = ["id", "code", "path", "source", "metadata"]
 
 
@@ -88,7 +95,9 @@ class MilvusIndex(ClosedAfterwards):
         for start in range(0, len(ids), BATCH):
             rows = [
                 as_row(
-                    int(ids[i]), codes[i].tobytes(), NOTHING if metadata is None else metadata[i]
+                    int(ids[i]),
+                    codes[i].tobytes(),
+                    NOTHING_KNOWN if metadata is None else metadata[i],
                 )
                 for i in range(start, min(start + BATCH, len(ids)))
             ]

@@ -28,7 +28,15 @@ from orbithash.index.arguments import (
     checked_items,
     not_there,
 )
-from orbithash.index.base import Ball, IndexStats, Items, Metadata, Neighbours, Where
+from orbithash.index.base import (
+    NOTHING_KNOWN,
+    Ball,
+    IndexStats,
+    Items,
+    Metadata,
+    Neighbours,
+    Where,
+)
 from orbithash.index.blocks import Blocks
 from orbithash.index.closing import ClosedAfterwards
 from orbithash.index.database import connect, create_database, reading, writing
@@ -38,7 +46,6 @@ from orbithash.index.rows import Rows
 logger = logging.getLogger(__name__)
 
 ENCODER = "model.safetensors"
-NOTHING = Metadata()
 
 
 def create_store(folder: Path, n_bits: int, *, encoder: bytes | None = None) -> None:
@@ -278,7 +285,7 @@ class StoredIndex(ClosedAfterwards):
             "UPDATE facts SET value = max(value, ?) WHERE name = 'next_id'",
             (min(int(ids.max()) + 1, np.iinfo(np.int64).max),),
         )
-        self._written_rows.add(ids, [NOTHING] * len(ids) if metadata is None else metadata)
+        self._written_rows.add(ids, [NOTHING_KNOWN] * len(ids) if metadata is None else metadata)
         self._written_blocks.add(ids, codes)
 
     def _delete(self, ids: Int64[np.ndarray, " n"]) -> None:
