@@ -118,6 +118,14 @@ def test_wrong_arguments_give_one_line_and_exit_code_2(
     assert error.count("\n") == 1
 
 
+def test_wrong_arguments_are_found_before_images_are_described(tmp_path, capsys):
+    table = write_table(coloured(tmp_path / "images"), tmp_path / "birds.csv")
+    asked = command(table, tmp_path, "--backbone", "small-cnn", "--frozen", "--bits", "3")
+    assert run(asked) == 2
+    assert "got 3 bits" in capsys.readouterr().err
+    assert not (tmp_path / "features").exists()
+
+
 @pytest.mark.usefixtures("no_figures")
 def test_images_train_the_whole_network_unless_it_is_frozen(tmp_path, capsys):
     table = write_table(coloured(tmp_path / "images"), tmp_path / "birds.csv")

@@ -9,7 +9,7 @@ from table_results import made_up_results
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory):
     source = clouds_source(tmp_path_factory.mktemp("source"))
-    results = made_up_results([source], "claim")
+    results = made_up_results([source], "claim", bits=(16, 64))
     return usual_settings(results), {row.row: row for row in row_settings(results)}
 
 
@@ -31,3 +31,9 @@ def test_two_stages_are_told_in_their_order(settings):
     _, rows = settings
     assert rows["hard-negative"].method == "triplet, then triplet-hard-negative"
     assert rows["hard-negative"].settings["epochs"] == "1"  # half of two
+
+
+def test_a_margin_that_grows_with_the_bits_is_told_as_a_share(settings):
+    _, rows = settings
+    assert rows["triplet"].settings["margin"] == "0.0625 of the bits"
+    assert rows["hard-negative"].settings["margin"] == "0.0625 of the bits, then its own"

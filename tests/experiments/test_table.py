@@ -54,10 +54,26 @@ def test_a_lead_within_noise_is_called_that(source):
     assert "is first in 1 (in 0 beyond noise)" in slight
 
 
+def test_first_beyond_noise_means_ahead_of_every_row(source):
+    noisy = MAPS | {"order-aware": (0.9, 0.91, 0.92), "weight-only": (0.3, 0.89, 0.8)}
+    markdown = to_markdown(results_of(source, noisy))
+    assert "ahead of Square only (p < 0.001)." in markdown
+    assert "is first in 1 (in 0 beyond noise)" in markdown
+
+
 def test_a_mean_over_fewer_seeds_says_so_and_is_not_ranked(source):
-    markdown = to_markdown(results_of(source, MAPS | {"triplet": (0.99, None, None)}))
+    results = results_of(source, MAPS | {"triplet": (0.99, None, None)})
+    markdown = to_markdown(results)
     assert "| Triplet | 0.9900 (1 of 3 seeds)" in markdown
+    assert "0.9900 (1 of 3 seeds)" in to_latex(results)
     assert "**0.8100**" in markdown
+    assert "Not compared, with runs missing: Triplet." in markdown
+    assert "2 runs are missing" in markdown
+
+
+def test_a_column_without_the_reference_counts_as_one(source):
+    markdown = to_markdown(results_of(source, MAPS | {"order-aware": (0.99, None, 0.99)}))
+    assert "Of 1 columns Order-aware is first in 0" in markdown
 
 
 def test_one_seed_makes_no_test_and_no_spread(source):

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from feature_files import clouds
 from orbithash.data import read_features
@@ -12,6 +13,8 @@ from orbithash.experiments.chosen import as_choices
 from orbithash.experiments.search_space import default_values, space_of
 from orbithash.experiments.sources import as_source
 from orbithash.experiments.tune import Search, best_of, tune
+from orbithash.losses import LOSSES
+from orbithash.training.methods import make_loss
 from orbithash.training.settings_file import read_settings
 
 
@@ -98,7 +101,30 @@ def test_a_folder_of_another_search_is_refused(tmp_path):
 def test_only_what_a_loss_has_is_searched():
     assert "margin_of_bits" in space_of("triplet", epochs=10)
     assert "reduction" not in space_of("dsh", epochs=10)
+    assert "weight" in space_of("order-aware", epochs=10)["reduction"].choices
+    assert "weight" not in space_of("triplet", epochs=10)["reduction"].choices  # all weigh 1
     assert "margin_of_bits" not in space_of("orthohash", epochs=10)  # its margin is an angle's
+
+
+@pytest.mark.parametrize("method", LOSSES)
+def test_the_first_trial_is_what_the_loss_does_by_default(method):
+    values = default_values(space_of(method, epochs=150))
+    options = {name: values[name] for name in ("reduction",) if name in values}
+    if "margin_of_bits" in values:
+        options["margin"] = 16 * values["margin_of_bits"]
+    rng = torch.Generator().manual_seed(0)
+    embeddings, labels = torch.rand(12, 16, generator=rng), torch.arange(12) % 3
+    made = [make_loss(method, given, n_bits=16, n_classes=3, seed=0) for given in ({}, options)]
+    default, first = (float(loss(embeddings, labels)) for loss in made)
+    assert first == pytest.approx(default)
+
+
+def test_trials_of_other_defaults_are_not_taken_up(tmp_path, monkeypatch):
+    search, data = searching(tmp_path)
+    tune(search, data, tmp_path / "study", n_trials=1)
+    monkeypatch.setattr("orbithash.experiments.tune.RECIPE", -1)
+    with pytest.raises(InputError, match="holds a search with another recipe"):
+        tune(search, data, tmp_path / "study", n_trials=2)
 
 
 def test_a_hasher_has_nothing_to_tune(tmp_path):

@@ -1,6 +1,7 @@
 import multiprocessing
 from dataclasses import replace
 
+from orbithash.experiments import workers
 from orbithash.experiments.run import find_finished, run_folder
 from orbithash.experiments.workers import run_all
 from planned_runs import clouds_source, quick_runs
@@ -41,6 +42,21 @@ def test_a_process_that_dies_costs_one_run_and_is_replaced(tmp_path):
     for run in runs:
         assert (find_finished(run, tmp_path) is None) == (run.key in failed)
     assert multiprocessing.active_children() == []
+
+
+def test_one_run_that_is_left_has_the_threads_of_many(tmp_path, monkeypatch):
+    runs = quick_runs(clouds_source(tmp_path))
+    made = []
+
+    class Watched(workers.Worker):
+        def __init__(self, out, threads):
+            made.append(threads)
+            super().__init__(out, threads)
+
+    monkeypatch.setattr(workers, "Worker", Watched)
+    monkeypatch.setattr(workers.os, "cpu_count", lambda: 8)
+    run_quietly(runs[:1], tmp_path, jobs=4)
+    assert made == [2]
 
 
 def run_quietly(runs, out, *, jobs, at_each_event=lambda: None):

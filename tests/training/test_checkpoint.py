@@ -115,13 +115,25 @@ def test_a_damaged_checkpoint_is_said_to_be_one(tmp_path):
         Run().go(Checkpoints(tmp_path / "c"))
 
 
-def test_checkpoints_come_as_often_as_asked_for(tmp_path):
-    file = tmp_path / "c"
-    Run().go(Checkpoints(file, every=3600))
-    assert not file.exists()
-    Run().go(Checkpoints(file, every=0))
-    assert file.exists()
-    assert [path.name for path in tmp_path.iterdir()] == ["c"]
+def test_checkpoints_come_as_often_as_asked_for_and_at_the_end(tmp_path, monkeypatch):
+    saved = []
+    save = Checkpoints.save
+    monkeypatch.setattr(
+        Checkpoints, "save", lambda self, state: (saved.append(1), save(self, state))
+    )
+    Run().go(Checkpoints(tmp_path / "seldom", every=3600))
+    assert len(saved) == 1
+    Run().go(Checkpoints(tmp_path / "often", every=0))
+    assert len(saved) > 9  # after every step, every epoch and at the end
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["often", "seldom"]
+
+
+def test_a_run_that_ended_is_taken_up_as_it_was(tmp_path):
+    checkpoints = Checkpoints(tmp_path / "c", every=3600)
+    expected = Run().go(checkpoints)
+    again = Run()
+    assert_same(again.go(checkpoints), expected)
+    assert again.asked == 0  # no step, no validation
 
 
 @pytest.mark.filterwarnings("ignore:.*copying from a non-meta parameter")

@@ -56,10 +56,7 @@ def resumable_folder(
     check_replaceable(out, contents=known, force=force)
     partial = unfinished(out)
     check_own(partial, contents=known)
-    try:
-        partial.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot write {out}: {error.strerror}; give --out another name") from None
+    make_folder(partial)
     with only_process_in(partial):
         begun = (partial / checkpoint).exists()
         if begun and not resume and not force:
@@ -87,6 +84,14 @@ def resumable_folder(
         # Only now: until then the run could not have been taken up without it.
         for name in (checkpoint, LOCK):
             (out / name).unlink(missing_ok=True)
+
+
+def make_folder(out: Path) -> None:
+    """A folder that a command goes on with each time it is given."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write {out}: {error.strerror}; give --out another name") from None
 
 
 def check_own(folder: Path, *, contents: Set[str]) -> None:

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from orbithash.cli.features import progress_bar
+from orbithash.cli.output import make_folder
 from orbithash.errors import InputError
 
 if TYPE_CHECKING:
@@ -65,7 +66,11 @@ def reproduce(
         Path | None, typer.Option(help="The network's weights, a safetensors file.")
     ] = None,
     views: Annotated[
-        int, typer.Option(min=0, help="Further views of each training image, as features has them.")
+        int,
+        typer.Option(
+            min=0,
+            help="With --frozen: further views of each training image, as features has them.",
+        ),
     ] = 4,
 ) -> None:
     """Make tables of the paper again, beside the figures it prints.
@@ -75,6 +80,7 @@ def reproduce(
     """
     lengths = code_lengths(bits)
     from orbithash.experiments.declarations import read_table  # --help must not wait for torch
+    from orbithash.experiments.plan import plan_runs
     from orbithash.experiments.reproduce import make_plan, table_folder
     from orbithash.experiments.reproduce import reproduce as make_tables
     from orbithash.experiments.run import find_finished
@@ -83,6 +89,8 @@ def reproduce(
     from orbithash.hashers import HASHERS
 
     declared = [read_table(name) for name in dict.fromkeys(tables)]
+    for table in declared:  # before images are described, which may take an hour
+        plan_runs(table, (), bits=lengths, seeds=(), epochs=epochs)
     make_folder(out)
     console = Console()
     with extraction_progress(console) as report:
@@ -130,13 +138,6 @@ def code_lengths(bits: str | None) -> tuple[int, ...] | None:
         return tuple(int(number) for number in bits.split(","))
     except ValueError:
         raise InputError(f"--bits is {bits!r}; give numbers with commas, as 16,32") from None
-
-
-def make_folder(out: Path) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot write {out}: {error.strerror}; give --out another name") from None
 
 
 @contextmanager
@@ -218,6 +219,8 @@ def as_table(results: "Results") -> Table:
         for column in results.columns:
             cell = results.cells.get((line.row.name, column))
             figure = f"{cell.map.mean:.4f}" if cell else "–"
+            if cell and len(cell.maps) < len(results.seeds):
+                figure += f" ({len(cell.maps)} of {len(results.seeds)} seeds)"
             best = results.best(column) == line.row.name
             cells.append(f"[bold]{figure}[/bold]" if best else figure)
         table.add_row(*cells)

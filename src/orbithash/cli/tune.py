@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from orbithash.cli.lock import only_process_in
+from orbithash.cli.output import make_folder
 from orbithash.cli.sources import holds_features
 from orbithash.errors import InputError
 
@@ -65,8 +67,9 @@ def tune(
         epochs=epochs or PRESETS["default"].epochs,
     )
     console = Console()
+    make_folder(out)
     try:
-        with trial_progress(console, trials) as show:
+        with only_process_in(out), trial_progress(console, trials) as show:
             done = search_settings(search, data, out, n_trials=trials, after_trial=show)
     except KeyboardInterrupt:
         console.print("Stopped; the same command goes on from here.")

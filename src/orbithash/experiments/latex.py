@@ -44,15 +44,17 @@ def table_row(results: Results, line: Line) -> str:
     for column in results.columns:
         cell = results.cells.get((line.row.name, column))
         best = results.best(column) == line.row.name
-        cells.append(map_cell(cell, best=best) if cell else "--")
+        cells.append(map_cell(cell, best=best, n_seeds=len(results.seeds)) if cell else "--")
     return " & ".join(cells) + " \\\\"
 
 
-def map_cell(cell: Cell, *, best: bool) -> str:
+def map_cell(cell: Cell, *, best: bool, n_seeds: int) -> str:
     mean = f"{cell.map.mean:.4f}"
     text = f"\\textbf{{{mean}}}" if best else mean
     if cell.map.deviation is not None:
         text += f" $\\pm$ {cell.map.deviation:.4f}"
+    if len(cell.maps) < n_seeds:
+        text += f" ({len(cell.maps)} of {n_seeds} seeds)"
     if cell.p_holm is not None and cell.p_holm < SIGNIFICANT:
         text += "$^\\dagger$"
     if cell.printed is None or cell.difference is None:

@@ -134,13 +134,16 @@ def in_short(results: Results) -> str:
     found = (results.standing(column, in_paper_only=True) for column in results.columns)
     standings = [standing for standing in found if standing]
     first = sum(standing.is_first for standing in standings)
-    clearly = sum(standing.is_first and standing.beyond_noise for standing in standings)
+    clearly = sum(standing.is_first and standing.all_beyond_noise for standing in standings)
     near = sum(not standing.is_first and standing.within_one_error for standing in standings)
-    text = f"Of {len(standings)} columns {reference} is first in {first}"
+    text = f"Of {len(results.columns)} columns {reference} is first in {first}"
     if len(results.seeds) > 1:
         text += f" (in {clearly} beyond noise)"
         text += f" and within one standard error of the first in {near} more"
-    return f"{text}, among the paper's rows."
+    text += ", among the paper's rows."
+    if results.missing:
+        text += f" {len(results.missing)} runs are missing, and rows without them are not compared."
+    return text
 
 
 def standings(results: Results) -> list[str]:
@@ -160,12 +163,18 @@ def standings(results: Results) -> list[str]:
 def in_words(results: Results, standing: Standing | None) -> str:
     if standing is None:
         return "nothing to compare."
-    reference = results.shown(results.table.reference)
+    text = difference_in_words(results.shown(results.table.reference), standing)
+    if standing.left_out:
+        text += f" Not compared, with runs missing: {', '.join(standing.left_out)}."
+    return text
+
+
+def difference_in_words(reference: str, standing: Standing) -> str:
     if standing.is_first:
         ahead = f"{reference} is first, {standing.ahead:.4f} ahead of {standing.next}"
         if standing.p is None:
             return f"{ahead}; one seed cannot tell whether by chance."
-        noise = "" if standing.beyond_noise else ", within noise"
+        noise = "" if standing.next_beyond_noise else ", within noise"
         return f"{ahead} ({p_in_words(standing.p)}{noise})."
     behind = f"{reference} is {standing.behind:.4f} behind {standing.first}"
     if standing.standard_error is None:

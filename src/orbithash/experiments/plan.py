@@ -29,6 +29,7 @@ class Stage:
     method: str
     options: Mapping[str, Any]
     settings: TrainingSettings | None
+    margin_of_bits: float | None = None  # where the options' margin comes from, if it does
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +102,7 @@ def plan_runs(
         )
         for line in table.lines
         for n_bits in lengths
-        for fine_tuned in {source.fine_tuning is not None for source in sources}
+        for fine_tuned in {source.fine_tuning is not None for source in sources} or {False}
     }
     return [
         Run(
@@ -159,7 +160,7 @@ def row_stage(row: Row, n_bits: int, *, epochs: int | None, fine_tuned: bool) ->
         changes["epochs"] = epochs
     settings = replace((IMAGE_PRESETS if fine_tuned else PRESETS)[row.preset], **changes)
     make_loss(row.method, options, n_bits=n_bits, n_classes=2, seed=0, reduction=settings.reduction)
-    return Stage(row.method, options, settings)
+    return Stage(row.method, options, settings, row.margin_of_bits)
 
 
 def described(stage: Stage) -> dict[str, Any]:

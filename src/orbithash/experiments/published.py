@@ -1,10 +1,10 @@
 """The paper's printed figures, to stand beside ours."""
 
-import tomllib
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
+
+from orbithash.experiments.declarations import read_toml
 
 PRINTED = ("main", "ablation", "selection")
 
@@ -50,5 +50,4 @@ def published_map(dataset: str, method: str, n_bits: int) -> float | None:
 
 @cache
 def read_published() -> dict[str, Any]:
-    text = files("orbithash.experiments").joinpath("published.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+    return read_toml("published.toml")

@@ -96,8 +96,9 @@ def write_table(table: Table, runs: Sequence[Run], out: Path, *, command: str = 
     results = make_results(table, runs, finished)
     folder = table_folder(results, out)
     folder.mkdir(parents=True, exist_ok=True)
-    # Written last: where they stand, all that follows from them does.
+    # Removed first and written last: where they stand, all that follows from them does.
     if not is_written(folder / RESULTS, to_json(results)) or not (folder / REPORT).exists():
+        (folder / RESULTS).unlink(missing_ok=True)
         for name, write in WRITERS.items():
             write_whole(folder / name, write(results))
         figures = table_figures(results, read_histories(runs, out))

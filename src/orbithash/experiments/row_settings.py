@@ -45,10 +45,10 @@ def row_settings(results: Results) -> list[RowSettings]:
             options = dict(stage["options"])
             if settings.get("reduction") is not None:
                 options.pop("reduction", None)  # the loss's default, which the settings replace
+            if stage["margin_of_bits"] is not None:
+                options["margin"] = f"{stage['margin_of_bits']:g} of the bits"
             for name, value in (options | own).items():
                 values.setdefault(name, []).append(shown_value(value))
-        if line.row.margin_of_bits is not None:
-            values["margin"] = [f"{line.row.margin_of_bits:g} of the bits"]
         rows.append(
             RowSettings(
                 row=line.row.name,

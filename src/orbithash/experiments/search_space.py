@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orbithash.losses import LOSSES
-from orbithash.losses.mining import MinedTripletLoss
 from orbithash.training import PRESETS
 
 if TYPE_CHECKING:
@@ -54,14 +53,14 @@ def space_of(method: str, *, epochs: int) -> Space:
     parameters = inspect.signature(LOSSES[method]).parameters
     base = PRESETS["default"]
     space: dict[str, Numbers | Names] = {}
-    # A margin of None is one in bits; others have units of their own.
-    if "margin" in parameters and parameters["margin"].default is None:
-        space["margin_of_bits"] = Numbers(1 / 64, 1 / 2, default=1 / 8)
+    usual: float | None = getattr(LOSSES[method], "margin_of_bits", None)
+    if usual is not None:  # else there is none, or it has nothing to do with bits
+        space["margin_of_bits"] = Numbers(usual / 8, usual * 4, default=usual)
     rate = base.learning_rate
     space["learning_rate"] = Numbers(rate / 10, rate * 10, default=rate)
     if "reduction" in parameters:
-        mined = issubclass(LOSSES[method], MinedTripletLoss)  # these have no weights to divide by
-        reductions = ("active", "anchor", "mean") + (() if mined else ("weight",))
+        has_weights = "weighting" in parameters
+        reductions = ("active", "anchor", "mean") + (("weight",) if has_weights else ())
         space["reduction"] = Names(reductions, default=parameters["reduction"].default)
     space["dropout"] = Numbers(0.0, 0.7, default=base.dropout, log=False)
     space["epochs"] = Numbers(max(1, epochs // 5), epochs, default=min(epochs, base.epochs))

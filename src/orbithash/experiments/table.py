@@ -13,7 +13,7 @@ from orbithash.experiments.mean_scores import (
     mean_precision_at,
     mean_recall_precision,
 )
-from orbithash.experiments.plan import Run, described
+from orbithash.experiments.plan import Run, Stage, described
 from orbithash.experiments.published import published_map
 from orbithash.experiments.run import RUNS, Finished
 from orbithash.experiments.sources import Source
@@ -58,15 +58,22 @@ class Standing:
     next: str  # the highest of the other rows
     ahead: float  # how far the reference is ahead of it; below 0 where it is behind
     p: float | None  # of the paired test between these two, for all methods of the column at once
+    largest_p: float | None  # of the tests with all of these rows
+    left_out: tuple[str, ...]  # rows with fewer seeds, which cannot be compared
 
     @property
     def is_first(self) -> bool:
         return self.behind == 0
 
     @property
-    def beyond_noise(self) -> bool:
-        """Whether a difference to the next could hardly be the chance of training."""
+    def next_beyond_noise(self) -> bool:
+        """Whether the difference to the next could hardly be the chance of training."""
         return self.p is not None and self.p < SIGNIFICANT
+
+    @property
+    def all_beyond_noise(self) -> bool:
+        """Whether no difference to any row could be."""
+        return self.largest_p is not None and self.largest_p < SIGNIFICANT
 
     @property
     def within_one_error(self) -> bool:
@@ -101,17 +108,15 @@ class Results:
     def standing(self, column: Column, *, in_paper_only: bool) -> Standing | None:
         """Where the reference stands; None if it or all others are missing."""
         whole = self.whole(column)
-        rows = {
-            line.shown: whole[line.row.name]
-            for line in self.table.lines
-            if line.row.name in whole and (line.in_paper or not in_paper_only)
-        }
+        compared = [line for line in self.table.lines if line.in_paper or not in_paper_only]
+        rows = {line.shown: whole[line.row.name] for line in compared if line.row.name in whole}
         reference = rows.pop(self.shown(self.table.reference), None)
         if reference is None or not rows:
             return None
         next_shown, other = max(rows.items(), key=lambda pair: pair[1].map.mean)
         ahead = reference.map.mean - other.map.mean
         first = other if ahead < 0 else reference
+        tests = [row.p_holm for row in rows.values() if row.p_holm is not None]
         return Standing(
             first=next_shown if ahead < 0 else self.shown(self.table.reference),
             behind=max(0.0, -ahead),
@@ -119,6 +124,8 @@ class Results:
             next=next_shown,
             ahead=ahead,
             p=other.p_holm,
+            largest_p=max(tests) if len(tests) == len(rows) else None,
+            left_out=tuple(line.shown for line in compared if line.row.name not in whole),
         )
 
     def shown(self, row: str) -> str:
@@ -169,7 +176,7 @@ def make_results(
         columns=columns,
         seeds=tuple(dict.fromkeys(run.seed for run in runs)),
         cells=cells,
-        stages={run.row: [described(stage) for stage in run.stages] for run in runs},
+        stages={run.row: [stage_values(stage) for stage in run.stages] for run in runs},
         missing=tuple(str(run) for run in runs if run.key not in finished),
     )
 
@@ -251,11 +258,17 @@ def to_json(results: Results) -> str:
     )
 
 
+def stage_values(stage: Stage) -> dict[str, Any]:
+    """How a stage was trained, at any code length."""
+    return described(stage) | {"margin_of_bits": stage.margin_of_bits}
+
+
 def standing_values(standing: Standing) -> dict[str, Any]:
     return asdict(standing) | {
         "is_first": standing.is_first,
         "within_one_error": standing.within_one_error,
-        "beyond_noise": standing.beyond_noise,
+        "next_beyond_noise": standing.next_beyond_noise,
+        "all_beyond_noise": standing.all_beyond_noise,
     }
 
 

@@ -38,8 +38,11 @@ class TableFigure:
 
 
 def write_figures(figures: Sequence[TableFigure], folder: Path) -> None:
-    """Each as SVG and as PNG, in the place of earlier ones."""
+    """Each as SVG and as PNG, in the place of all earlier ones."""
     folder.mkdir(parents=True, exist_ok=True)
+    for suffix in (".svg", ".png"):
+        for earlier in folder.glob(f"*{suffix}"):
+            earlier.unlink()
     for figure in figures:
         drawn = figure.drawn()
         for suffix, content in ((".svg", to_svg(drawn).encode()), (".png", to_png(drawn))):

@@ -10,7 +10,7 @@ class TimeLeft:
     """Knows how long runs took, and how far those are that have begun.
 
     A run is expected to take as long as others of its row at its code length on its source; where
-    there is none, of its row; then of its kind, a loss or a hasher; then of any.
+    there is none, of its row; then of its kind, a loss or a hasher.
     """
 
     def __init__(self, runs: Iterable[Run], *, jobs: int) -> None:
@@ -50,4 +50,4 @@ class TimeLeft:
 def likenesses(run: Run) -> tuple[tuple[object, ...], ...]:
     """What a run has in common with others, the closest likeness first."""
     kind = "loss" if run.epochs() else "hasher"
-    return ((run.source.name, run.row, run.n_bits), (run.row,), (kind,), ())
+    return ((run.source.name, run.row, run.n_bits), (run.row,), (kind,))

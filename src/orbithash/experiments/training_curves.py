@@ -13,7 +13,7 @@ from orbithash.experiments.plan import Run
 from orbithash.experiments.run import run_folder
 from orbithash.training import read_log
 
-MEASURES = ("loss", "active_share", "bit_balance", "validation_map")
+MEASURES = ("loss", "active_share", "validation_map")
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +22,6 @@ class History:
 
     loss: Float[np.ndarray, " epochs"]
     active_share: Float[np.ndarray, " epochs"]
-    bit_balance: Float[np.ndarray, " epochs"]
     validation_map: Float[np.ndarray, " epochs"]
 
 

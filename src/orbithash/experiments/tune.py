@@ -17,6 +17,7 @@ from orbithash.data import LabelledFeatures
 from orbithash.data.whole_file import whole_file
 from orbithash.errors import DivergedError, InputError, MissingExtraError
 from orbithash.evaluation import mean_average_precision
+from orbithash.experiments.plan import RECIPE, Stage, described
 from orbithash.experiments.search_space import Space, default_values, draw, space_of
 from orbithash.experiments.sources import Source
 from orbithash.losses import LOSSES
@@ -56,6 +57,9 @@ class Search:
             "seeds": list(self.seeds),
             "validation": self.validation,
             "epochs": self.epochs,
+            "space": self.searched(),
+            "defaults": described(Stage(self.method, {}, PRESETS["default"])),
+            "recipe": RECIPE,
         }
 
 
@@ -130,7 +134,7 @@ def open_study(search: Search, folder: Path) -> "optuna.Study":
     )
     made_for = study.user_attrs.get("search")
     if made_for is not None and made_for != search.identity():
-        changed = [name for name, value in search.identity().items() if made_for[name] != value]
+        changed = [name for name, value in search.identity().items() if made_for.get(name) != value]
         raise InputError(
             f"{folder} holds a search with another {changed[0]}; give --out another name, or the "
             "same arguments to go on with it"

@@ -38,8 +38,8 @@ Tell = Callable[[Run, Event], None]
 
 def run_all(runs: Sequence[Run], out: Path, *, jobs: int, tell: Tell) -> None:
     """Execute all runs, `jobs` at once; `tell` hears of every epoch and of every end."""
-    if min(jobs, len(runs)) > 1:
-        run_at_once(runs, out, jobs=min(jobs, len(runs)), tell=tell)
+    if jobs > 1:
+        run_at_once(runs, out, jobs=jobs, tell=tell)
         return
     for run in runs:
         attempt(run, out, tell)
@@ -67,9 +67,10 @@ def attempt(run: Run, out: Path, tell: Tell) -> None:
 
 def run_at_once(runs: Sequence[Run], out: Path, *, jobs: int, tell: Tell) -> None:
     """Execute runs in processes that share the cores; a process that dies is replaced."""
+    # Not more where fewer runs are left: the number of threads shows in the last digits of a run.
     threads = max(1, (os.cpu_count() or 1) // jobs)
     waiting = deque(runs)
-    crew = [Worker(out, threads) for _ in range(jobs)]
+    crew = [Worker(out, threads) for _ in range(min(jobs, len(runs)))]
     try:
         for worker in crew:
             worker.begin(waiting.popleft())

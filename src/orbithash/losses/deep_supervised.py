@@ -1,5 +1,7 @@
 """DSH: deep supervised hashing."""
 
+from typing import ClassVar
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -23,6 +25,8 @@ class DeepSupervisedLoss(nn.Module):
         alpha: Weight of the pull towards ±1.
     """
 
+    margin_of_bits: ClassVar[float] = 2.0  # unless a margin is given
+
     def __init__(self, *, margin: float | None = None, alpha: float = 0.01) -> None:
         super().__init__()
         if (margin is not None and not 0 <= margin < float("inf")) or not alpha >= 0:
@@ -33,7 +37,7 @@ class DeepSupervisedLoss(nn.Module):
         check_embeddings(embeddings)
         check_labels(labels, len(embeddings))
         n, n_bits = embeddings.shape
-        margin = 2 * n_bits if self.margin is None else self.margin
+        margin = self.margin_of_bits * n_bits if self.margin is None else self.margin
         similar = labels_in_common(labels, labels).to(embeddings.device) > 0
         distances = 4 * squared_distances(embeddings, embeddings)
         pairs = torch.where(similar, distances, (margin - distances).relu()) / 2

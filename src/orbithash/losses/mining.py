@@ -6,7 +6,7 @@ stretch of the sorted list.
 """
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int64
@@ -39,6 +39,8 @@ class MinedTripletLoss(nn.Module, ABC):
             (`mean`), of those within the margin (`active`), or of the anchors (`anchor`).
     """
 
+    margin_of_bits: ClassVar[float] = 1 / 8  # unless a margin is given
+
     def __init__(self, *, margin: float | None = None, reduction: str = "active") -> None:
         super().__init__()
         if reduction not in REDUCTIONS:
@@ -52,7 +54,7 @@ class MinedTripletLoss(nn.Module, ABC):
         check_embeddings(embeddings)
         check_labels(labels, len(embeddings))
         grades = grades_of_lists(embeddings, labels.to(embeddings.device))
-        margin = embeddings.shape[1] / 8 if self.margin is None else self.margin
+        margin = self.margin_of_bits * embeddings.shape[1] if self.margin is None else self.margin
         distances = squared_distances(embeddings, embeddings)
         mined = self.mine(distances, grades > 0, grades == 0, margin)
         self.last = Mined(*(number.detach() for number in mined))

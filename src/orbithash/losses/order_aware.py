@@ -1,6 +1,6 @@
 """The paper's loss ★: triplets weighted by what their order costs the ranking."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -39,6 +39,8 @@ class OrderAwareTripletLoss(nn.Module):
             those within the margin (`active`), the sum of the weights (`weight`), or the number of
             anchors that have triplets (`anchor`).
     """
+
+    margin_of_bits: ClassVar[float] = 1 / 8  # unless a margin is given
 
     def __init__(
         self,
@@ -113,7 +115,9 @@ class OrderAwareTripletLoss(nn.Module):
         distances = squared_distances(embeddings, items)
         lists = (distances, hamming_distances(embeddings.detach(), items.detach()), grades)
         rule: Any = {
-            "margin": embeddings.shape[1] / 8 if self.margin is None else self.margin,
+            "margin": self.margin_of_bits * embeddings.shape[1]
+            if self.margin is None
+            else self.margin,
             "gamma": self.gamma,
             "weighting": self.weighting,
             "tie_keys": self._tie_keys(distances.detach()),

@@ -122,6 +122,8 @@ def train(
         state.end_epoch(epoch)
         after_epoch(epoch)
         pause()
+    if checkpoints is not None:  # what comes after may be stopped too
+        checkpoints.save(state)
     best.restore()
     return state.history
 
