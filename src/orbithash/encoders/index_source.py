@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Int64, UInt8
 
 from orbithash.data import ImageFiles, LabelledFeatures, Vectors
-from orbithash.encoders.encode_source import encode_source
+from orbithash.encoders.encode_source import encode_in_parts
 from orbithash.encoders.feature_encoder import FeatureEncoder
 from orbithash.encoders.fingerprint import size_and_time
 from orbithash.encoders.image_encoder import ImageEncoder
@@ -53,14 +53,8 @@ def index_source(
     rows = [row for row, item in enumerate(items) if is_new_or_changed(item, known)]
     next_id, new, changed = index.next_id(), 0, 0
     unreadable: dict[str, str] = {}
-    for start in range(0, len(rows), BATCH):
-        batch = np.array(rows[start : start + BATCH], dtype=np.int64)
-        encoded = encode_source(
-            encoder,
-            data,
-            rows=batch,
-            progress=lambda done, _, start=start: progress(start + done, len(rows)),  # type: ignore[misc]
-        )
+    batches = [np.array(rows[i : i + BATCH], dtype=np.int64) for i in range(0, len(rows), BATCH)]
+    for encoded in encode_in_parts(encoder, data, batches, progress=progress):
         is_known = np.array([items[row].path in known for row in encoded.rows], dtype=bool)
         first_id = next_id + new
         new += store_new(index, first_id, encoded.codes[~is_known], items, encoded.rows[~is_known])
@@ -69,7 +63,6 @@ def index_source(
         index.update(ids, encoded.codes[is_known], replaced)
         changed += len(replaced)
         unreadable |= encoded.unreadable
-        progress(start + len(batch), len(rows))
     gone = {path: identifier for path, (identifier, _) in known.items() if path not in there}
     if prune and gone:
         index.remove(np.array(list(gone.values()), dtype=np.int64))

@@ -1,0 +1,43 @@
+from importlib import import_module
+
+import numpy as np
+import pytest
+
+import orbithash
+from image_files import class_folder
+from indexed_runs import image_run
+from orbithash.data import all_images
+from orbithash.encoders import index_of_run, index_source, runtime
+
+
+@pytest.fixture
+def birds_run(tmp_path):
+    return image_run(tmp_path / "run")
+
+
+def test_the_network_is_exported_once_for_all_batches(birds_run, tmp_path, monkeypatch):
+    made = []
+
+    def counted(network, *, side):
+        made.append(side)
+        return lambda pixels: np.zeros((len(pixels), 24), np.float32)
+
+    monkeypatch.setattr(runtime, "OnnxNetwork", counted)
+    monkeypatch.setattr(runtime, "is_installed", lambda: True)
+    monkeypatch.setattr(runtime, "WORTH_EXPORTING", 4)
+    monkeypatch.setattr(import_module("orbithash.encoders.index_source"), "BATCH", 4)
+    images = all_images(class_folder(tmp_path / "photos", {"0": 5, "1": 5}))
+    counts = []
+    with index_of_run(tmp_path / "x.orbit", birds_run / "model.safetensors") as index:
+        report = index_source(
+            index,
+            orbithash.load(birds_run),
+            images,
+            source="photos",
+            progress=lambda *both: counts.append(both),
+        )
+        assert report.new == len(index) == 10
+        # The last, smaller batch too: with torch these codes would not all be 0.
+        assert not any(items.codes.any() for items in index.iterate())
+    assert len(made) == 1
+    assert counts == [(4, 10), (8, 10), (10, 10)]
