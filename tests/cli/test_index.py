@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 
@@ -61,6 +62,22 @@ def test_an_item_of_another_source_is_not_gone(birds_run, photos, out, tmp_path,
     assert index(birds_run, tmp_path / "more", out, "--prune") == 0
     assert "6 new, 0 changed, 0 as before, 0 gone." in capsys.readouterr().out
     assert len(codes_by_path(out)) == 12
+
+
+def test_a_folder_is_the_same_wherever_it_is_named_from(
+    birds_run, photos, out, tmp_path, monkeypatch, capsys
+):
+    index(birds_run, photos, out)
+    capsys.readouterr()
+    for place in (tmp_path, photos / "0"):
+        monkeypatch.chdir(place)
+        assert index(birds_run, os.path.relpath(photos), out) == 0
+        assert "0 new, 0 changed, 6 as before, 0 gone." in capsys.readouterr().out
+    table = tmp_path / "lists" / "photos.csv"
+    table.parent.mkdir()
+    table.write_text("path,labels\n../photos/0/0.jpg,robin\n")
+    assert index(birds_run, table, tmp_path / "table.orbit") == 0
+    assert list(codes_by_path(tmp_path / "table.orbit")) == [str(photos / "0" / "0.jpg")]
 
 
 def test_a_new_label_is_a_change(birds_run, photos, out, tmp_path, capsys):

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Int64, UInt8
 
 from orbithash.data import ImageFiles, LabelledFeatures, Vectors
+from orbithash.data.absolute_name import absolute_name
 from orbithash.encoders.encode_source import encode_in_parts
 from orbithash.encoders.feature_encoder import FeatureEncoder
 from orbithash.encoders.fingerprint import size_and_time
@@ -97,8 +98,7 @@ def is_new_or_changed(item: Metadata, known: dict[str, tuple[int, str]]) -> bool
 def described(data: Source, source: str) -> list[Metadata]:
     """Each item of a source with its labels, and a stamp that differs when it has changed."""
     if isinstance(data, ImageFiles):
-        root = data.root.absolute()
-        paths = [str(root / path) for path in data.paths]
+        paths = [absolute_name(data.root / path) for path in data.paths]
         stamps = [size_and_time(data.file(row)) for row in range(len(data))]
     else:
         paths = list(data.paths or (f"row {row}" for row in range(len(data.features))))
