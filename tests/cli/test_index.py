@@ -150,6 +150,15 @@ def test_an_encoder_goes_along_with_its_index(birds_run, photos, out):
     ("arguments", "message"),
     [
         (["index", "--out", "x.orbit"], "give RUN and SOURCE, or --remove ID"),
+        (["index", "none", "--out", "x.orbit"], "got none alone; give both RUN and SOURCE"),
+        (
+            ["index", "--out", "x.orbit", "--remove", "17", "18"],
+            "got 18 alone; give both RUN and SOURCE, or to remove several items repeat --remove",
+        ),
+        (
+            ["index", "--out", "x.orbit", "--prune", "--remove", "17"],
+            "--prune removes what is gone",
+        ),
         (["index", "none", "photos", "--out", "x.orbit"], "none"),
         (
             ["index", "none", "photos", "--out", "milvus:localhost/x"],

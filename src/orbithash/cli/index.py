@@ -42,7 +42,14 @@ def index(
     the middle, the same command goes on where it was. With --remove alone, RUN and SOURCE may be
     left out.
     """
-    if (run is None or source is None) and not remove:
+    if run is not None and source is None:
+        raise InputError(
+            f"got {run} alone; give both RUN and SOURCE, or to remove several items repeat "
+            "--remove: --remove 17 --remove 18"
+        )
+    if source is None and prune:
+        raise InputError("--prune removes what is gone from SOURCE; give RUN and SOURCE too")
+    if source is None and not remove:
         raise InputError("give RUN and SOURCE, or --remove ID; try: orbithash index --help")
     console = Console()
     if run is not None and source is not None:
