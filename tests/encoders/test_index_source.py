@@ -8,6 +8,7 @@ from image_files import class_folder
 from indexed_runs import image_run
 from orbithash.data import all_images
 from orbithash.encoders import index_of_run, index_source, runtime
+from orbithash.index import Metadata, add_under_new_ids
 
 
 @pytest.fixture
@@ -41,3 +42,27 @@ def test_the_network_is_exported_once_for_all_batches(birds_run, tmp_path, monke
         assert not any(items.codes.any() for items in index.iterate())
     assert len(made) == 1
     assert counts == [(4, 10), (8, 10), (10, 10)]
+
+
+def test_another_process_may_add_meanwhile(birds_run, tmp_path, monkeypatch):
+    monkeypatch.setattr(import_module("orbithash.encoders.index_source"), "BATCH", 4)
+    images = all_images(class_folder(tmp_path / "photos", {"0": 5, "1": 5}))
+    encoder = orbithash.load(birds_run)
+    address = tmp_path / "x.orbit"
+
+    def others(done, total):
+        if done == 4:
+            with orbithash.open_index(address) as other:
+                add_under_new_ids(other, np.zeros((3, 3), np.uint8), [Metadata("other.jpg")] * 3)
+        if done == 8:  # the same command, elsewhere
+            with orbithash.open_index(address) as other:
+                index_source(other, encoder, images, source="photos")
+
+    with index_of_run(address, birds_run / "model.safetensors") as index:
+        index_source(index, encoder, images, source="photos", progress=others)
+        paths = [metadata.path for items in index.iterate() for metadata in items.metadata]
+        assert paths.count("other.jpg") == 3
+        assert sorted(set(paths) - {"other.jpg"}) == sorted(
+            str(images.file(row)) for row in range(10)
+        )
+        assert len(paths) == 13

@@ -6,8 +6,10 @@ import numpy as np
 from jaxtyping import Int64
 
 from orbithash.codes import check_codes
-from orbithash.errors import InputError
+from orbithash.errors import InputError, NoIdsLeftError
 from orbithash.index.base import Metadata
+
+LARGEST_ID = 2**63 - 1
 
 
 def checked_items(
@@ -38,6 +40,14 @@ def checked_ids(ids: np.ndarray) -> Int64[np.ndarray, " n"]:
             "int64, one for each code"
         )
     return ids.astype(np.int64)
+
+
+def free_id(identifier: int) -> int:
+    """The id behind all others, unless that would be past the largest."""
+    # The largest itself is never given out, for then no number could say what comes after it.
+    if identifier >= LARGEST_ID:
+        raise NoIdsLeftError
+    return identifier
 
 
 def check_k(k: int) -> None:

@@ -147,7 +147,7 @@ class Index(SearchEngine, Protocol):
         """Id and stamp of everything that was indexed from a source, by path."""
 
     def next_id(self) -> int:
-        """An id that is not in use, and neither is any above it."""
+        """An id that is not in use, and neither is any above it; NoIdsLeftError if none is."""
 
     def encoder(self) -> bytes:
         """The file of the encoder that made the codes, as it was given."""
