@@ -119,6 +119,13 @@ def test_items_are_removed_by_id(birds_run, photos, out, capsys):
     assert [i for i, *_ in codes_by_path(out).values()] == [0, 1, 3, 4, 5]
 
 
+def test_what_is_no_id_is_refused_and_nothing_removed(birds_run, photos, out, capsys):
+    index(birds_run, photos, out)
+    assert run(["index", "--out", str(out), "--remove", "2", "--remove", "9" * 20]) == 2
+    assert "99999999999999999999 is no id" in capsys.readouterr().err
+    assert len(codes_by_path(out)) == 6
+
+
 def test_features_are_indexed_with_their_paths_and_labels(tmp_path, out, capsys):
     features = write_clouds(tmp_path / "clouds.npz", classes=3, per_class=4)
     assert index(feature_run(tmp_path / "run"), features, out) == 0

@@ -113,10 +113,9 @@ def print_some(lines: list[str]) -> None:
 
 
 def take_out(console: Console, out: str, ids: list[int]) -> None:
-    import numpy as np
-
     from orbithash.index import open_index
+    from orbithash.index.arguments import as_ids
 
     with open_index(out) as opened:
-        removed = opened.remove(np.array(ids, dtype=np.int64))
+        removed = opened.remove(as_ids(ids))
         console.print(f"Removed {removed} of {len(ids)} items; {len(opened)} are left.")
