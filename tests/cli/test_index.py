@@ -10,6 +10,7 @@ from feature_files import write_clouds
 from image_files import class_folder, noise, save
 from indexed_runs import feature_run, image_run
 from orbithash.cli import run
+from orbithash.encoders.model_file import made_of
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +55,16 @@ def test_a_second_time_only_what_is_new_or_changed_is_encoded(birds_run, photos,
     assert index(birds_run, photos, out, "--prune") == 0
     assert "Removed, because they are gone" in capsys.readouterr().out
     assert str(photos / "1" / "2.jpg") not in codes_by_path(out)
+
+
+def test_the_encoder_is_loaded_once(birds_run, photos, out, monkeypatch):
+    loaded = []
+    monkeypatch.setattr(
+        "orbithash.encoders.model_file.made_of",
+        lambda *parts: loaded.append(parts) or made_of(*parts),
+    )
+    assert index(birds_run, photos, out) == 0
+    assert len(loaded) == 1
 
 
 def test_an_item_of_another_source_is_not_gone(birds_run, photos, out, tmp_path, capsys):

@@ -1,3 +1,4 @@
+import time
 from importlib import import_module
 
 import numpy as np
@@ -6,8 +7,10 @@ import pytest
 import orbithash
 from image_files import class_folder
 from indexed_runs import image_run
-from orbithash.data import all_images
+from orbithash.data import Vectors, all_images
 from orbithash.encoders import index_of_run, index_source, runtime
+from orbithash.encoders.index_source import described
+from orbithash.errors import InputError
 from orbithash.index import Metadata, add_under_new_ids
 
 
@@ -29,7 +32,7 @@ def test_the_network_is_exported_once_for_all_batches(birds_run, tmp_path, monke
     monkeypatch.setattr(import_module("orbithash.encoders.index_source"), "BATCH", 4)
     images = all_images(class_folder(tmp_path / "photos", {"0": 5, "1": 5}))
     counts = []
-    with index_of_run(tmp_path / "x.orbit", birds_run / "model.safetensors") as index:
+    with index_of_run(tmp_path / "x.orbit", birds_run / "model.safetensors", n_bits=24) as index:
         report = index_source(
             index,
             orbithash.load(birds_run),
@@ -58,7 +61,7 @@ def test_another_process_may_add_meanwhile(birds_run, tmp_path, monkeypatch):
             with orbithash.open_index(address) as other:
                 index_source(other, encoder, images, source="photos")
 
-    with index_of_run(address, birds_run / "model.safetensors") as index:
+    with index_of_run(address, birds_run / "model.safetensors", n_bits=24) as index:
         index_source(index, encoder, images, source="photos", progress=others)
         paths = [metadata.path for items in index.iterate() for metadata in items.metadata]
         assert paths.count("other.jpg") == 3
@@ -66,3 +69,14 @@ def test_another_process_may_add_meanwhile(birds_run, tmp_path, monkeypatch):
             str(images.file(row)) for row in range(10)
         )
         assert len(paths) == 13
+
+
+def test_an_item_that_is_listed_twice_is_found_in_a_long_list():
+    paths = [f"{row}.jpg" for row in range(60_000)]
+    paths[-1] = paths[-2]
+    rows = Vectors(np.zeros((len(paths), 1), np.float32), paths=tuple(paths))
+    started = time.process_time()
+    with pytest.raises(InputError, match=r"photos lists 59998\.jpg twice"):
+        described(rows, "photos")
+    # Every path compared with every other would take a minute.
+    assert time.process_time() - started < 10

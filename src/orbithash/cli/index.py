@@ -68,7 +68,7 @@ def update(console: Console, out: str, run: Path, source: str, *, prune: bool) -
     else:
         data = images_to_encode(source)
     encoder = load(run)
-    with index_of_run(out, run / MODEL) as opened:
+    with index_of_run(out, run / MODEL, n_bits=encoder.n_bits) as opened:
         try:
             with progress_bar(console) as report:
                 done = index_source(

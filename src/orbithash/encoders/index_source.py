@@ -2,6 +2,7 @@
 
 import hashlib
 import zlib
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -90,9 +91,8 @@ def described(data: Source, source: str) -> list[Metadata]:
         stamps = [
             hashlib.blake2b(row.tobytes(), digest_size=8).hexdigest() for row in data.features
         ]
-    if len(set(paths)) < len(paths):
-        twice = next(path for path in paths if paths.count(path) > 1)
-        raise InputError(f"{source} lists {twice} twice; name each item once")
+    if twice := [path for path, times in Counter(paths).items() if times > 1]:
+        raise InputError(f"{source} lists {twice[0]} twice; name each item once")
     labels = label_names(data)
     return [
         Metadata(path, names, source, stamped(stamp, names))
