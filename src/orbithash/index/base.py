@@ -131,9 +131,11 @@ class SearchEngine(Protocol):
     def iterate(self, batch_size: int = 4096) -> Iterator[Items]:
         """All items in the order of ids, some at a time."""
 
-    def stats(self) -> IndexStats: ...
+    def stats(self) -> IndexStats:
+        """How much it holds, and what that takes."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Let go of files and connections; nothing can be asked afterwards."""
 
 
 @runtime_checkable
