@@ -17,11 +17,12 @@ from orbithash.encoders.run_folder import MODEL
 
 def main(run: str, folder: str, address: str, query: str) -> None:
     images = class_folders(Path(folder))
-    with index_of_run(address, Path(run) / MODEL) as index:
-        report = index_source(index, orbithash.load(run), images, source=folder)
+    encoder = orbithash.load(run)
+    with index_of_run(address, Path(run) / MODEL, n_bits=encoder.n_bits) as index:
+        report = index_source(index, encoder, images, source=folder)
         print(f"{report.new} new, {report.changed} changed, {report.unchanged} as before")
 
-        (answer,) = answers(index, [query], k=5)
+        (answer,) = answers(index, [query], encoder=encoder, k=5)
         for hit in answer.hits:
             print(f"{hit.rank}. {hit.distance} bits: {hit.path} ({', '.join(hit.labels)})")
 

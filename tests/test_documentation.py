@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from orbithash.experiments.show_results import refreshed
+from orbithash.index import Index
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -30,3 +31,10 @@ def test_shown_results_are_the_committed_ones(page):
     text = page.read_text(encoding="utf-8")
     stale = "stale; run: python -m orbithash.experiments.show_results README.md docs/results.md"
     assert refreshed(text, ROOT / "experiments") == text, stale
+
+
+def test_the_reference_names_every_method_of_an_index():
+    page = (ROOT / "docs/reference.md").read_text(encoding="utf-8")
+    (listed,) = re.findall(r"orbithash\.index\.Index\n.*?members: \[(.*?)\]", page, re.DOTALL)
+    methods = {name for name in dir(Index) if not name.startswith("_") and name != "n_bits"}
+    assert set(listed.split(", ")) == methods

@@ -13,11 +13,14 @@ __all__ = ["__version__", "load", "open_index"]
 __version__ = version("orbithash")
 
 
-def load(run: str | Path) -> "FeatureEncoder | ImageEncoder":
-    """The encoder of a run that `orbithash train` wrote, or of an index, ready to encode."""
+def load(run: str | Path, *, device: str = "cpu") -> "FeatureEncoder | ImageEncoder":
+    """The encoder of a run that `orbithash train` wrote, or of an index, ready to encode.
+
+    That of images runs its network on the `device`, as "cuda".
+    """
     from orbithash.encoders import load as load_run  # importing orbithash must not load torch
 
-    return load_run(run)
+    return load_run(run, device=device)
 
 
 def open_index(address: str | Path, *, engine: str = "exact") -> "Index":

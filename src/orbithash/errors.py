@@ -6,6 +6,7 @@ HashingError
 │   ├── UnreadableImageError              an image file is missing, damaged or no image
 │   ├── DivergedError                     a loss became infinite or no number in training
 │   ├── IdInUseError                      an item was added under the id of another
+│   ├── NoIdsLeftError                    an index holds the largest id there is
 │   └── DamagedIndexError                 an index cannot be read as it was written
 ├── StorageError          (OSError)       an index could not be written
 ├── ServerError      (ConnectionError)    a server is away, or failed at what was asked of it
@@ -51,6 +52,15 @@ class IdInUseError(InputError):
     def __init__(self, identifier: int) -> None:
         super().__init__(
             f"id {identifier} is stored already; give another, or use update to replace it"
+        )
+
+
+class NoIdsLeftError(InputError):
+    """New items would need ids above the largest that there is."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "there are no ids left behind the largest one in use; index into a new place"
         )
 
 

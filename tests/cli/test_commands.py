@@ -5,6 +5,7 @@ import pytest
 
 from orbithash import __version__
 from orbithash.cli import run
+from orbithash.errors import InputError, MissingExtraError, ServerError, StorageError
 
 
 def test_version_is_printed(capsys):
@@ -34,6 +35,24 @@ def test_wrong_usage_is_one_line_on_stderr_and_exit_code_2(capsys, arguments, co
     assert captured.out == ""
     assert complaint in captured.err
     assert len(captured.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (StorageError("the disk is full"), 1),
+        (ServerError("no server answers"), 1),
+        (InputError("no such item"), 2),
+        (MissingExtraError("milvus"), 2),
+    ],
+)
+def test_what_is_no_fault_of_the_user_is_one_line_and_exit_code_1(error, code, monkeypatch, capsys):
+    def fail(address, engine):
+        raise error
+
+    monkeypatch.setattr("orbithash.index.open_index", fail)
+    assert run(["search", "birds.orbit", "--like", "1"]) == code
+    assert capsys.readouterr().err == f"orbithash: {error}\n"
 
 
 def test_without_a_command_the_help_is_shown(capsys):

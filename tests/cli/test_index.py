@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ from feature_files import write_clouds
 from image_files import class_folder, noise, save
 from indexed_runs import feature_run, image_run
 from orbithash.cli import run
+from orbithash.encoders.model_file import made_of
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +57,38 @@ def test_a_second_time_only_what_is_new_or_changed_is_encoded(birds_run, photos,
     assert str(photos / "1" / "2.jpg") not in codes_by_path(out)
 
 
+def test_the_encoder_is_loaded_once(birds_run, photos, out, monkeypatch):
+    loaded = []
+    monkeypatch.setattr(
+        "orbithash.encoders.model_file.made_of",
+        lambda *parts: loaded.append(parts) or made_of(*parts),
+    )
+    assert index(birds_run, photos, out) == 0
+    assert len(loaded) == 1
+
+
 def test_an_item_of_another_source_is_not_gone(birds_run, photos, out, tmp_path, capsys):
     class_folder(tmp_path / "more", {"0": 3, "1": 3})
     index(birds_run, photos, out)
     assert index(birds_run, tmp_path / "more", out, "--prune") == 0
     assert "6 new, 0 changed, 0 as before, 0 gone." in capsys.readouterr().out
     assert len(codes_by_path(out)) == 12
+
+
+def test_a_folder_is_the_same_wherever_it_is_named_from(
+    birds_run, photos, out, tmp_path, monkeypatch, capsys
+):
+    index(birds_run, photos, out)
+    capsys.readouterr()
+    for place in (tmp_path, photos / "0"):
+        monkeypatch.chdir(place)
+        assert index(birds_run, os.path.relpath(photos), out) == 0
+        assert "0 new, 0 changed, 6 as before, 0 gone." in capsys.readouterr().out
+    table = tmp_path / "lists" / "photos.csv"
+    table.parent.mkdir()
+    table.write_text("path,labels\n../photos/0/0.jpg,robin\n")
+    assert index(birds_run, table, tmp_path / "table.orbit") == 0
+    assert list(codes_by_path(tmp_path / "table.orbit")) == [str(photos / "0" / "0.jpg")]
 
 
 def test_a_new_label_is_a_change(birds_run, photos, out, tmp_path, capsys):
@@ -102,6 +130,13 @@ def test_items_are_removed_by_id(birds_run, photos, out, capsys):
     assert [i for i, *_ in codes_by_path(out).values()] == [0, 1, 3, 4, 5]
 
 
+def test_what_is_no_id_is_refused_and_nothing_removed(birds_run, photos, out, capsys):
+    index(birds_run, photos, out)
+    assert run(["index", "--out", str(out), "--remove", "2", "--remove", "9" * 20]) == 2
+    assert "99999999999999999999 is no id" in capsys.readouterr().err
+    assert len(codes_by_path(out)) == 6
+
+
 def test_features_are_indexed_with_their_paths_and_labels(tmp_path, out, capsys):
     features = write_clouds(tmp_path / "clouds.npz", classes=3, per_class=4)
     assert index(feature_run(tmp_path / "run"), features, out) == 0
@@ -133,6 +168,15 @@ def test_an_encoder_goes_along_with_its_index(birds_run, photos, out):
     ("arguments", "message"),
     [
         (["index", "--out", "x.orbit"], "give RUN and SOURCE, or --remove ID"),
+        (["index", "none", "--out", "x.orbit"], "got none alone; give both RUN and SOURCE"),
+        (
+            ["index", "--out", "x.orbit", "--remove", "17", "18"],
+            "got 18 alone; give both RUN and SOURCE, or to remove several items repeat --remove",
+        ),
+        (
+            ["index", "--out", "x.orbit", "--prune", "--remove", "17"],
+            "--prune removes what is gone",
+        ),
         (["index", "none", "photos", "--out", "x.orbit"], "none"),
         (
             ["index", "none", "photos", "--out", "milvus:localhost/x"],

@@ -116,7 +116,7 @@ def test_another_run_is_gone_on_from_with_its_own_network(trained, tmp_path, cap
         (["--backbone", "small-cnn", "--method", "itq"], "itq is fitted to features"),
         (["--backbone", "small-cnn", "--hidden", "8"], "hidden=8"),
         (["--backbone", "small-cnn", "--precision", "int8"], "precision='int8'"),
-        (["--backbone", "small-cnn", "--device", "gpu"], "cannot train on 'gpu' here"),
+        (["--backbone", "small-cnn", "--device", "gpu"], "cannot run a network on 'gpu' here"),
         (["--backbone", "small-cnn", "--tensorboard", "{out}/board"], "lies inside of --out"),
     ],
 )
@@ -148,6 +148,18 @@ def test_a_source_without_any_readable_image_ends_the_command_with_one_line(tmp_
     assert len(said) == 1
     assert "hardly any of the" in said[0]
     assert "Traceback" not in output.read_text()
+
+
+@pytest.mark.parametrize("command", ["encode", "evaluate", "index"])
+def test_an_encoder_runs_on_the_device_that_is_asked_for(trained, tmp_path, capsys, command):
+    out = tmp_path / ("codes.npz" if command == "encode" else "out")
+    arguments = [command, str(trained[2] / "run"), str(trained[1]), "--out", str(out)]
+    assert run([*arguments, "--device", "gpu"]) == 2
+    error = capsys.readouterr().err
+    assert "cannot run a network on 'gpu' here" in error
+    assert error.count("\n") == 1
+    assert not out.exists()
+    assert run([*arguments, "--device", "cpu"]) == 0
 
 
 def test_encoders_and_sources_that_do_not_fit_are_told_apart(trained, tmp_path, capsys):

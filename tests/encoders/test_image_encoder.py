@@ -72,7 +72,8 @@ def test_onnxruntime_gives_the_same_embeddings(encoder, tmp_path):
     pytest.importorskip("onnxruntime")
     files = [save(noise((40, 30), seed=seed), tmp_path / f"{seed}.png") for seed in range(5)]
     by_torch = encoder.embed_files(files)
-    by_onnx = encoder.embed_files(files, runtime="onnxruntime")
+    with encoder.described_by("onnxruntime") as describe:
+        by_onnx = encoder.embed_files(files, describe=describe)
     np.testing.assert_allclose(by_onnx.embeddings, by_torch.embeddings, atol=1e-5)
 
 

@@ -6,6 +6,7 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 import orbithash
+from indexed_runs import feature_run, image_run
 from orbithash.encoders import FeatureEncoder
 from orbithash.encoders.fitted import take_apart
 from orbithash.encoders.model_file import read_encoder, write_encoder
@@ -94,3 +95,14 @@ def load_file_of(content, folder):
 def written_and_read(encoder, folder):
     write_encoder(encoder, folder / "model.safetensors")
     return read_encoder(folder / "model.safetensors")
+
+
+def test_an_encoder_is_loaded_onto_a_device(tmp_path):
+    images, features = image_run(tmp_path / "images"), feature_run(tmp_path / "features")
+    encoder = orbithash.load(images, device="cpu:0")
+    assert next(encoder.network.parameters()).device == torch.device("cpu")
+    assert orbithash.load(features, device="cpu").n_bits == 12
+    with pytest.raises(InputError, match="cannot run a network on 'gpu' here"):
+        orbithash.load(images, device="gpu")
+    with pytest.raises(InputError, match="encodes features, which is done on cpu"):
+        orbithash.load(features, device="cpu:0")

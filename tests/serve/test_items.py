@@ -197,6 +197,21 @@ def test_a_picture_that_vanishes_while_it_is_asked_for_is_not_found(tmp_path):
         Thumbnails().of(tmp_path / "gone.png")
 
 
+def test_an_original_that_vanishes_once_it_was_looked_at_is_not_found(tmp_path, monkeypatch):
+    file = tmp_path / "a.png"
+    noise((9, 9)).save(file)
+
+    def look(found):
+        found.unlink()
+        return "image/png"
+
+    monkeypatch.setattr("orbithash.serve.routes.items.type_of", look)
+    with client_of_paths(tmp_path, [str(file)]) as client:
+        answer = client.get(f"{API}/items/0/image")
+        assert answer.status_code == 404
+        assert str(tmp_path) not in answer.text
+
+
 def test_an_index_without_ids_left_says_so(tmp_path):
     with create_index(tmp_path / "full.orbit", 8) as index:
         index.add(np.array([2**63 - 1]), np.zeros((1, 1), np.uint8), [Metadata()])

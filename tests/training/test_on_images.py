@@ -161,7 +161,7 @@ def test_a_broken_file_outside_of_the_root_does_not_stop_validation(tmp_path):
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:77", "meta"])
 def test_a_device_that_is_not_there_is_said_plainly(images, device):
-    with pytest.raises(InputError, match=f"cannot train on '{device}' here"):
+    with pytest.raises(InputError, match=f"cannot run a network on '{device}' here"):
         learn(images, device=device)
 
 

@@ -1,6 +1,7 @@
 """The `orbithash` command: one file per verb, each a thin call into the library.
 
-Exit codes: 0 done, 2 wrong usage or input (one line on stderr), 1 anything else.
+Exit codes: 0 done, 2 wrong usage or input (one line on stderr), 1 anything else, as a full disk or
+a server that is away.
 """
 
 import sys
@@ -23,7 +24,7 @@ from orbithash.cli.search import search
 from orbithash.cli.serve import serve
 from orbithash.cli.train import train
 from orbithash.cli.tune import tune
-from orbithash.errors import HashingError
+from orbithash.errors import HashingError, ServerError, StorageError
 
 # Typer brings its own copy of click from some version on; this finds the class in either.
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
@@ -90,7 +91,8 @@ def run(arguments: list[str]) -> int:
         return 2
     except HashingError as error:
         print(f"orbithash: {error}", file=sys.stderr)
-        return 2
+        # What was asked for was right, and may work another time.
+        return 1 if isinstance(error, StorageError | ServerError) else 2
     except (KeyboardInterrupt, typer.Abort):
         print("orbithash: interrupted", file=sys.stderr)
         return 1

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from orbithash.cli.device import Device
 from orbithash.cli.features import progress_bar
 from orbithash.cli.output import check_new_file
 from orbithash.cli.sources import holds_features, images_to_encode
@@ -21,6 +22,7 @@ def encode(
         ),
     ],
     out: Annotated[Path, typer.Option(help="File for the codes, an .npz.")],
+    device: Device = "cpu",
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier file.")] = False,
 ) -> None:
     """Encode every row: ids (row numbers), codes, n_bits, and labels and paths where known.
@@ -33,7 +35,7 @@ def encode(
     from orbithash.encoders.code_file import write_codes
     from orbithash.encoders.unreadable_list import unreadable_list, write_unreadable
 
-    encoder = load(run)
+    encoder = load(run, device=device)
     console = Console()
     data = read_vectors(Path(source)) if holds_features(source) else images_to_encode(source)
     with progress_bar(console) as report:

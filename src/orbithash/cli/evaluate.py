@@ -9,6 +9,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from orbithash.cli.device import Device
 from orbithash.cli.features import progress_bar
 from orbithash.cli.output import whole_folder
 from orbithash.cli.sources import holds_features, image_files
@@ -26,6 +27,7 @@ def evaluate(
     run: Annotated[Path, typer.Argument(help="Folder that `train` wrote.")],
     source: Annotated[str, typer.Argument(help="Images or features with labels and a split.")],
     out: Annotated[Path, typer.Option(help="Folder for the report.")],
+    device: Device = "cpu",
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier report.")] = False,
 ) -> None:
     """Score an encoder: MAP with its bounds, precision@N and the precision-recall curve.
@@ -47,7 +49,7 @@ def evaluate(
         )
 
         record = read_record(run)
-        encoder = load(run)
+        encoder = load(run, device=device)
         data = read_features(Path(source)) if holds_features(source) else image_files(source)
         warn_of_trained_queries(run, data)
         with progress_bar(console) as report:

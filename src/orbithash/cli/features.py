@@ -18,6 +18,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from orbithash.cli.device import Device
 from orbithash.cli.output import check_file_name
 from orbithash.errors import InputError
 
@@ -44,6 +45,7 @@ def features(
             help="Further views of each training image: mirrored, then random parts.",
         ),
     ] = 0,
+    device: Device = "cpu",
     force: Annotated[
         bool, typer.Option("--force", help="Replace a file or unfinished run of other settings.")
     ] = False,
@@ -58,11 +60,13 @@ def features(
     from orbithash.encoders.extract import extract_features
     from orbithash.encoders.unreadable_list import unreadable_list
     from orbithash.networks import load_photo_backbone
+    from orbithash.networks.device import check_device
 
     images = open_source(source)
     if not isinstance(images, ImageFiles):
         raise InputError(f"{source} has no image files; give a folder, a table or NAME:FOLDER")
-    network = load_photo_backbone(backbone, weights)
+    check_device(device)
+    network = load_photo_backbone(backbone, weights).to(device)
     console = Console()
     try:
         with progress_bar(console) as report:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from orbithash.cli.device import Device
 from orbithash.cli.features import progress_bar
 from orbithash.cli.sources import absolute_source, holds_features, images_to_encode
 from orbithash.errors import InputError
@@ -35,6 +36,7 @@ def index(
         list[int] | None,
         typer.Option(metavar="ID", help="Remove an item; may be given several times."),
     ] = None,
+    device: Device = "cpu",
 ) -> None:
     """Encode and store every image; again on the same index, only what is new or changed.
 
@@ -42,16 +44,23 @@ def index(
     the middle, the same command goes on where it was. With --remove alone, RUN and SOURCE may be
     left out.
     """
-    if (run is None or source is None) and not remove:
+    if run is not None and source is None:
+        raise InputError(
+            f"got {run} alone; give both RUN and SOURCE, or to remove several items repeat "
+            "--remove: --remove 17 --remove 18"
+        )
+    if source is None and prune:
+        raise InputError("--prune removes what is gone from SOURCE; give RUN and SOURCE too")
+    if source is None and not remove:
         raise InputError("give RUN and SOURCE, or --remove ID; try: orbithash index --help")
     console = Console()
     if run is not None and source is not None:
-        update(console, out, run, source, prune=prune)
+        update(console, out, run, source, prune=prune, device=device)
     if remove:
         take_out(console, out, remove)
 
 
-def update(console: Console, out: str, run: Path, source: str, *, prune: bool) -> None:
+def update(console: Console, out: str, run: Path, source: str, *, prune: bool, device: str) -> None:
     from orbithash.data import read_vectors  # --help must not wait for torch
     from orbithash.encoders import index_of_run, index_source, load
     from orbithash.encoders.run_folder import MODEL
@@ -60,8 +69,8 @@ def update(console: Console, out: str, run: Path, source: str, *, prune: bool) -
         data: ImageFiles | Vectors = read_vectors(Path(source))
     else:
         data = images_to_encode(source)
-    encoder = load(run)
-    with index_of_run(out, run / MODEL) as opened:
+    encoder = load(run, device=device)
+    with index_of_run(out, run / MODEL, n_bits=encoder.n_bits) as opened:
         try:
             with progress_bar(console) as report:
                 done = index_source(
@@ -106,10 +115,9 @@ def print_some(lines: list[str]) -> None:
 
 
 def take_out(console: Console, out: str, ids: list[int]) -> None:
-    import numpy as np
-
     from orbithash.index import open_index
+    from orbithash.index.arguments import as_ids
 
     with open_index(out) as opened:
-        removed = opened.remove(np.array(ids, dtype=np.int64))
+        removed = opened.remove(as_ids(ids))
         console.print(f"Removed {removed} of {len(ids)} items; {len(opened)} are left.")

@@ -41,7 +41,9 @@ def absolute_source(source: str) -> str:
     >>> absolute_source("voc2007:/data/VOC2007")
     'voc2007:/data/VOC2007'
     """
+    from orbithash.data.absolute_name import absolute_name  # --help must not wait for torch
+
     name, colon, folder = source.partition(":")
     if colon and not Path(source).exists():
-        return f"{name}:{Path(folder).absolute()}"
-    return str(Path(source).absolute())
+        return f"{name}:{absolute_name(folder)}"
+    return absolute_name(source)

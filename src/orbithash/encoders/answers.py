@@ -13,6 +13,7 @@ from orbithash.encoders.image_encoder import ImageEncoder
 from orbithash.encoders.index_encoder import encoder_of
 from orbithash.errors import DamagedIndexError, InputError
 from orbithash.index import Ball, Index, Metadata, Where
+from orbithash.index.arguments import as_ids
 
 DEFAULT_K = 10
 
@@ -52,7 +53,7 @@ def answers(
     stored item is not an answer to itself. An index of features takes files of them, `.npz`. The
     index's own encoder is loaded, unless it is given.
     """
-    stored = index.get(np.array(like, dtype=np.int64))
+    stored = index.get(as_ids(like))
     codes, names = (
         encoded(encoder or encoder_of(index), images) if images else (stored.codes[:0], [])
     )

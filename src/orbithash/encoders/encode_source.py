@@ -1,6 +1,6 @@
 """Codes of what a source holds, by the encoder that fits it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,23 +30,54 @@ def encode_source(
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> EncodedRows:
     """The codes of these rows, or of all; `progress` is told how many are done, and of how many."""
+    if rows is None:
+        rows = np.arange(len(data if isinstance(data, ImageFiles) else data.features))
+    (encoded,) = encode_in_parts(encoder, data, [rows], progress=progress)
+    return encoded
+
+
+def encode_in_parts(
+    encoder: FeatureEncoder | ImageEncoder,
+    data: ImageFiles | LabelledFeatures | Vectors,
+    parts: Sequence[Int64[np.ndarray, " _"]],
+    *,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Iterator[EncodedRows]:
+    """The codes of each part's rows, one part after the other; `progress` counts over all parts."""
     if isinstance(data, ImageFiles):
         if not isinstance(encoder, ImageEncoder):
             raise InputError(
                 f"this run encodes features of {encoder.n_features} numbers, not images; make them "
                 "with `orbithash features`, by the network that it was trained on"
             )
-        wanted = np.arange(len(data)) if rows is None else rows
-        files = [data.file(int(row)) for row in wanted]
-        done = encoder.embed_files(
-            files,
-            runtime=choose_runtime(encoder.network, n_images=len(files)),
-            progress=lambda n: progress(n, len(files)),
-        )
-        paths = {data.file(int(row)): data.paths[row] for row in wanted[~done.readable]}
-        unreadable = {paths[file]: reason for file, reason in done.unreadable.items()}
-        return EncodedRows(done.codes(), wanted[done.readable], unreadable)
+        yield from images_in_parts(encoder, data, parts, progress)
+        return
     if isinstance(encoder, ImageEncoder):
         raise InputError("this run encodes images, not features; give the images themselves")
-    wanted = np.arange(len(data.features)) if rows is None else rows
-    return EncodedRows(encoder.encode(data.features[wanted]), wanted, {})
+    done, total = 0, sum(map(len, parts))
+    for rows in parts:
+        yield EncodedRows(encoder.encode(data.features[rows]), rows, {})
+        done += len(rows)
+        progress(done, total)
+
+
+def images_in_parts(
+    encoder: ImageEncoder,
+    images: ImageFiles,
+    parts: Sequence[Int64[np.ndarray, " _"]],
+    progress: Callable[[int, int], None],
+) -> Iterator[EncodedRows]:
+    total = sum(map(len, parts))
+    before = 0
+    # One runtime for all parts: exporting takes long, and runtimes differ in the last digits.
+    with encoder.described_by(choose_runtime(encoder.network, n_images=total)) as describe:
+        for rows in parts:
+            done = encoder.embed_files(
+                [images.file(int(row)) for row in rows],
+                describe=describe,
+                progress=lambda n, before=before: progress(before + n, total),  # type: ignore[misc]
+            )
+            paths = {images.file(int(row)): images.paths[row] for row in rows[~done.readable]}
+            unreadable = {paths[file]: reason for file, reason in done.unreadable.items()}
+            yield EncodedRows(done.codes(), rows[done.readable], unreadable)
+            before += len(rows)

@@ -1,7 +1,7 @@
 """Images in, codes out."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -51,7 +51,7 @@ class ImageEncoder:
         if isinstance(images, str | Path | Image.Image):
             raise InputError(f"got one {type(images).__name__}; give a list of images")
         parts = [np.empty((0, self.n_bits), np.float32)]
-        with self._described_by("torch") as describe:
+        with self.described_by("torch") as describe:
             for start in range(0, len(images), BATCH):
                 batch = [shown_of(image, self.view) for image in images[start : start + BATCH]]
                 parts.append(describe(np.stack(batch)))
@@ -68,22 +68,22 @@ class ImageEncoder:
         self,
         files: Sequence[Path],
         *,
-        runtime: str = "torch",
+        describe: Describe | None = None,
         progress: Callable[[int], None] = lambda done: None,
     ) -> EncodedFiles:
         """The embeddings of many files, read ahead by threads; what cannot be read is left out.
 
-        `progress` is told how many files are done.
+        The network is run by torch, unless `described_by` has given what runs it. `progress` is
+        told how many files are done.
         """
         sizes = [min(BATCH, len(files) - start) for start in range(0, len(files), BATCH)]
         parts = [np.empty((0, self.n_bits), np.float32)]
         readable: list[bool] = []
         reasons: list[str] = []
-        with self._described_by(runtime) as describe:
+        running = nullcontext(describe) if describe else self.described_by("torch")
+        with running as outputs:
             read = partial(read_view, **asdict(self.view))
-            shards = describe_files(
-                files, read, describe, n_features=self.n_bits, batch_sizes=sizes
-            )
+            shards = describe_files(files, read, outputs, n_features=self.n_bits, batch_sizes=sizes)
             for shard in shards:
                 parts.append(shard.features)
                 readable.extend(shard.readable.tolist())
@@ -97,7 +97,7 @@ class ImageEncoder:
         )
 
     @contextmanager
-    def _described_by(self, runtime: str) -> Iterator[Describe]:
+    def described_by(self, runtime: str) -> Iterator[Describe]:
         """What runs the network, which goes on training afterwards if it did before."""
         was_training = self.network.training
         try:

@@ -19,12 +19,11 @@ def encoder_of(index: Index) -> FeatureEncoder | ImageEncoder:
         return read_encoder(file)
 
 
-def index_of_run(address: str | Path, encoder_file: Path) -> Index:
+def index_of_run(address: str | Path, encoder_file: Path, *, n_bits: int) -> Index:
     """The index at an address, made if it is not there; it must hold codes of this encoder."""
-    encoder = read_encoder(encoder_file)
     content = encoder_file.read_bytes()
     if not index_exists(address):
-        return create_index(address, encoder.n_bits, encoder=content)
+        return create_index(address, n_bits, encoder=content)
     index = open_index(address)
     if index.encoder() != content:
         index.close()

@@ -2,19 +2,20 @@
 
 import hashlib
 import zlib
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Int64, UInt8
 
 from orbithash.data import ImageFiles, LabelledFeatures, Vectors
-from orbithash.encoders.encode_source import encode_source
+from orbithash.data.absolute_name import absolute_name
+from orbithash.encoders.encode_source import encode_in_parts
 from orbithash.encoders.feature_encoder import FeatureEncoder
 from orbithash.encoders.fingerprint import size_and_time
 from orbithash.encoders.image_encoder import ImageEncoder
-from orbithash.errors import IdInUseError, InputError, StorageError
-from orbithash.index import Index, Metadata
+from orbithash.errors import InputError
+from orbithash.index import Index, Metadata, add_under_new_ids
 
 BATCH = 1024  # items that are encoded and then stored together
 
@@ -51,47 +52,26 @@ def index_source(
     known = index.known(source)
     there = {item.path for item in items if item.stamp != "missing"}
     rows = [row for row, item in enumerate(items) if is_new_or_changed(item, known)]
-    next_id, new, changed = index.next_id(), 0, 0
+    count, stored, new, changed = len(index), known, 0, 0
     unreadable: dict[str, str] = {}
-    for start in range(0, len(rows), BATCH):
-        batch = np.array(rows[start : start + BATCH], dtype=np.int64)
-        encoded = encode_source(
-            encoder,
-            data,
-            rows=batch,
-            progress=lambda done, _, start=start: progress(start + done, len(rows)),  # type: ignore[misc]
-        )
-        is_known = np.array([items[row].path in known for row in encoded.rows], dtype=bool)
-        first_id = next_id + new
-        new += store_new(index, first_id, encoded.codes[~is_known], items, encoded.rows[~is_known])
+    batches = [np.array(rows[i : i + BATCH], dtype=np.int64) for i in range(0, len(rows), BATCH)]
+    for encoded in encode_in_parts(encoder, data, batches, progress=progress):
+        if len(index) != count + new:  # another process adds, perhaps from the same source
+            count, stored = len(index) - new, index.known(source)
+        is_known = np.array([items[row].path in stored for row in encoded.rows], dtype=bool)
+        added = [items[row] for row in encoded.rows[~is_known]]
+        add_under_new_ids(index, encoded.codes[~is_known], added)
+        new += len(added)
         replaced = [items[row] for row in encoded.rows[is_known]]
-        ids = np.array([known[item.path][0] for item in replaced], dtype=np.int64)
+        ids = np.array([stored[item.path][0] for item in replaced], dtype=np.int64)
         index.update(ids, encoded.codes[is_known], replaced)
         changed += len(replaced)
         unreadable |= encoded.unreadable
-        progress(start + len(batch), len(rows))
     gone = {path: identifier for path, (identifier, _) in known.items() if path not in there}
     if prune and gone:
         index.remove(np.array(list(gone.values()), dtype=np.int64))
     unchanged = sum(known.get(item.path, (0, ""))[1] == item.stamp for item in items)
     return IndexReport(new, changed, unchanged, gone, prune, unreadable)
-
-
-def store_new(
-    index: Index,
-    first_id: int,
-    codes: UInt8[np.ndarray, "n bytes"],
-    items: list[Metadata],
-    rows: Int64[np.ndarray, " n"],
-) -> int:
-    ids = np.arange(first_id, first_id + len(rows))
-    try:
-        index.add(ids, codes, [items[row] for row in rows])
-    except IdInUseError:
-        raise StorageError(
-            "another process is adding to this index; run this again when it is done"
-        ) from None
-    return len(ids)
 
 
 def is_new_or_changed(item: Metadata, known: dict[str, tuple[int, str]]) -> bool:
@@ -104,17 +84,15 @@ def is_new_or_changed(item: Metadata, known: dict[str, tuple[int, str]]) -> bool
 def described(data: Source, source: str) -> list[Metadata]:
     """Each item of a source with its labels, and a stamp that differs when it has changed."""
     if isinstance(data, ImageFiles):
-        root = data.root.absolute()
-        paths = [str(root / path) for path in data.paths]
+        paths = [absolute_name(data.root / path) for path in data.paths]
         stamps = [size_and_time(data.file(row)) for row in range(len(data))]
     else:
         paths = list(data.paths or (f"row {row}" for row in range(len(data.features))))
         stamps = [
             hashlib.blake2b(row.tobytes(), digest_size=8).hexdigest() for row in data.features
         ]
-    if len(set(paths)) < len(paths):
-        twice = next(path for path in paths if paths.count(path) > 1)
-        raise InputError(f"{source} lists {twice} twice; name each item once")
+    if twice := [path for path, times in Counter(paths).items() if times > 1]:
+        raise InputError(f"{source} lists {twice[0]} twice; name each item once")
     labels = label_names(data)
     return [
         Metadata(path, names, source, stamped(stamp, names))

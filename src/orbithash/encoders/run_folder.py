@@ -25,6 +25,7 @@ from orbithash.encoders.model_file import read_encoder, write_encoder
 from orbithash.errors import InputError
 from orbithash.index import open_index
 from orbithash.index.addresses import remote_place
+from orbithash.networks.device import check_device
 
 MODEL, RECORD, LOG, SCORES = "model.safetensors", "run.json", "log.jsonl", "scores.json"
 SPLIT, UNREADABLE, CHECKPOINT = "split.csv", "unreadable.txt", "checkpoint.safetensors"
@@ -75,8 +76,18 @@ def read_record(run: Path) -> RunRecord:
         raise InputError(f"{run} is not a run ({error}); give a folder that train wrote") from None
 
 
-def load(run: str | Path) -> FeatureEncoder | ImageEncoder:
-    """The encoder of a run, or of an index, ready to encode."""
+def load(run: str | Path, *, device: str = "cpu") -> FeatureEncoder | ImageEncoder:
+    """The encoder of a run, or of an index, ready to encode; that of images on any device."""
+    check_device(device)
+    encoder = read(run)
+    if isinstance(encoder, ImageEncoder):
+        encoder.network.to(device)
+    elif device != "cpu":
+        raise InputError(f"{run} encodes features, which is done on cpu; {device} is for images")
+    return encoder
+
+
+def read(run: str | Path) -> FeatureEncoder | ImageEncoder:
     if remote_place(run) is not None:
         with open_index(run) as index:
             return encoder_of(index)

@@ -16,6 +16,7 @@ from orbithash.index.faiss import FaissGraphIndex, FaissIndex, FaissInvertedInde
 from orbithash.index.memory import MemoryIndex
 from orbithash.index.milvus import MilvusIndex, MilvusInvertedIndex
 from orbithash.index.multi_index import MultiIndex
+from orbithash.index.new_ids import add_under_new_ids
 
 __all__ = [
     "ENGINES",
@@ -28,6 +29,7 @@ __all__ = [
     "Neighbours",
     "SearchEngine",
     "Where",
+    "add_under_new_ids",
     "create_index",
     "index_exists",
     "open_index",

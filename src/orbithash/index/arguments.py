@@ -6,8 +6,10 @@ import numpy as np
 from jaxtyping import Int64
 
 from orbithash.codes import check_codes
-from orbithash.errors import InputError
+from orbithash.errors import InputError, NoIdsLeftError
 from orbithash.index.base import Metadata
+
+LARGEST_ID = 2**63 - 1
 
 
 def checked_items(
@@ -38,6 +40,22 @@ def checked_ids(ids: np.ndarray) -> Int64[np.ndarray, " n"]:
             "int64, one for each code"
         )
     return ids.astype(np.int64)
+
+
+def as_ids(numbers: Sequence[int]) -> Int64[np.ndarray, " n"]:
+    """Ids that somebody has written down, as an array."""
+    for number in numbers:
+        if not -LARGEST_ID - 1 <= number <= LARGEST_ID:
+            raise InputError(f"{number} is no id, for ids are int64; ids are shown by search")
+    return np.array(numbers, dtype=np.int64)
+
+
+def free_id(identifier: int) -> int:
+    """The id behind all others, unless that would be past the largest."""
+    # The largest itself is never given out, for then no number could say what comes after it.
+    if identifier >= LARGEST_ID:
+        raise NoIdsLeftError
+    return identifier
 
 
 def check_k(k: int) -> None:

@@ -131,9 +131,11 @@ class SearchEngine(Protocol):
     def iterate(self, batch_size: int = 4096) -> Iterator[Items]:
         """All items in the order of ids, some at a time."""
 
-    def stats(self) -> IndexStats: ...
+    def stats(self) -> IndexStats:
+        """How much it holds, and what that takes."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Let go of files and connections; nothing can be asked afterwards."""
 
 
 @runtime_checkable
@@ -147,7 +149,7 @@ class Index(SearchEngine, Protocol):
         """Id and stamp of everything that was indexed from a source, by path."""
 
     def next_id(self) -> int:
-        """An id that is not in use, and neither is any above it."""
+        """An id that is not in use, and neither is any above it; NoIdsLeftError if none is."""
 
     def encoder(self) -> bytes:
         """The file of the encoder that made the codes, as it was given."""

@@ -20,6 +20,7 @@ from orbithash.index.arguments import (
     check_radius,
     checked_ids,
     checked_items,
+    free_id,
     not_there,
 )
 from orbithash.index.base import (
@@ -168,11 +169,7 @@ class MilvusIndex(ClosedAfterwards):
 
     def next_id(self) -> int:
         """An id that is not in use, and neither is any above it."""
-        # Items are numbered from 0, so only as many ids as items were removed are beyond the count.
-        highest = len(self) - 1
-        for rows in self._pages(f"id > {highest}", ["id"], MOST):
-            highest = rows[-1]["id"]
-        return highest + 1
+        return free_id(self._highest_id() + 1)
 
     def encoder(self) -> bytes:
         """The file of the encoder that made the codes, as it was given."""
@@ -181,9 +178,9 @@ class MilvusIndex(ClosedAfterwards):
     def sample(self, n: int, *, seed: int) -> Items:
         """So many items chosen at random, or all of them, in the order of ids."""
         rng = np.random.default_rng(seed)
-        wanted, end = min(n, len(self)), self.next_id()
+        wanted, highest = min(n, len(self)), self._highest_id()
         # Ids are numbers from 0 with few gaps, so guesses mostly hit.
-        guesses = rng.integers(0, max(end, 1), min(4 * n, MOST))
+        guesses = rng.integers(0, max(highest, 0), min(4 * n, MOST), endpoint=True)
         there = self._stored(np.unique(guesses))
         if len(there) < wanted:
             there = {row["id"] for rows in self._pages("", ["id"], MOST) for row in rows}
@@ -204,6 +201,13 @@ class MilvusIndex(ClosedAfterwards):
 
     def close(self) -> None:
         self._server.close()
+
+    def _highest_id(self) -> int:
+        # Items are numbered from 0, so only as many ids as items were removed are beyond the count.
+        highest = len(self) - 1
+        for rows in self._pages(f"id > {highest}", ["id"], MOST):
+            highest = rows[-1]["id"]
+        return highest
 
     def _create(self, n_bits: int, encoder: bytes | None) -> None:
         check_n_bits(n_bits)

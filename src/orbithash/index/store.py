@@ -22,10 +22,12 @@ from jaxtyping import Int64, UInt8
 from orbithash.codes import MAX_BITS, MIN_BITS, check_codes, check_n_bits
 from orbithash.errors import DamagedIndexError, IdInUseError, InputError
 from orbithash.index.arguments import (
+    LARGEST_ID,
     check_k,
     check_radius,
     checked_ids,
     checked_items,
+    free_id,
     not_there,
 )
 from orbithash.index.base import (
@@ -225,7 +227,7 @@ class StoredIndex(ClosedAfterwards):
         """An id that was never in use, and neither was any above it."""
         with self._lock, reading(self._connection, self.folder):
             query = "SELECT value FROM facts WHERE name = 'next_id'"
-            return int(self._connection.execute(query).fetchone()[0])
+            return free_id(int(self._connection.execute(query).fetchone()[0]))
 
     def encoder(self) -> bytes:
         """The file of the encoder that made the codes, as it was given."""
@@ -283,7 +285,7 @@ class StoredIndex(ClosedAfterwards):
         self._writer.execute("UPDATE facts SET value = value + 1 WHERE name = 'version'")
         self._writer.execute(
             "UPDATE facts SET value = max(value, ?) WHERE name = 'next_id'",
-            (min(int(ids.max()) + 1, np.iinfo(np.int64).max),),
+            (min(int(ids.max()) + 1, LARGEST_ID),),
         )
         self._written_rows.add(ids, [NOTHING_KNOWN] * len(ids) if metadata is None else metadata)
         self._written_blocks.add(ids, codes)

@@ -8,16 +8,14 @@ from pathlib import Path
 import numpy as np
 
 from orbithash.data.whole_file import whole_file
-from orbithash.errors import IdInUseError, InputError, StorageError
-from orbithash.index import Index, Metadata
+from orbithash.errors import InputError, NoIdsLeftError, StorageError
+from orbithash.index import Index, Metadata, add_under_new_ids
 from orbithash.index.base import Value
 from orbithash.serve.pictures import format_of
 from orbithash.serve.problems import RefusedError, UnknownItemError
 from orbithash.serve.questions import as_array
 
 SOURCE = "api"  # what items are said to be from, so that no folder's index run prunes them
-LARGEST = np.iinfo(np.int64).max
-ATTEMPTS = 5  # when another process takes the same ids
 
 
 @dataclass(frozen=True)
@@ -42,19 +40,10 @@ def add(index: Index, additions: Sequence[Addition], uploads: Path | None) -> li
         for addition in additions
     ]
     codes = as_array([addition.code for addition in additions])
-    for _ in range(ATTEMPTS):
-        first = index.next_id()
-        if first > LARGEST - len(codes):
-            raise RefusedError(
-                "there are no ids left behind the largest one in use; index into a new place"
-            )
-        ids = np.arange(first, first + len(codes), dtype=np.int64)
-        try:
-            index.add(ids, codes, metadata)
-        except IdInUseError:
-            continue
-        return [int(i) for i in ids]
-    raise StorageError("other processes keep adding to this index; try again")
+    try:
+        return [int(i) for i in add_under_new_ids(index, codes, metadata)]
+    except NoIdsLeftError as error:
+        raise RefusedError(str(error)) from None
 
 
 def kept(image: bytes, uploads: Path) -> str:

@@ -19,6 +19,7 @@ from orbithash.encoders.fingerprint import digest_of_images, digest_of_weights
 from orbithash.errors import InputError
 from orbithash.losses import LOSSES
 from orbithash.networks import HashingNetwork, PhotoBackbone
+from orbithash.networks.device import check_device
 from orbithash.training.checkpoint import Checkpoints
 from orbithash.training.distributed import ALONE, Processes
 from orbithash.training.epoch import Epoch
@@ -144,15 +145,6 @@ def check_for_images(method: str, settings: TrainingSettings) -> None:
             f"hidden={settings.hidden}; on images the hash layer follows the backbone directly: "
             "train with hidden=0"
         )
-
-
-def check_device(device: str) -> None:
-    """Raise unless numbers can be put there and taken back."""
-    try:
-        torch.ones(1, device=device).item()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).partition("\n")[0].rstrip(".")
-        raise InputError(f"cannot train on {device!r} here ({reason}); train on cpu") from None
 
 
 def start_network(

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, File, Form, Path, Request, Response, UploadFile
 from fastapi.responses import FileResponse
+from starlette.types import Receive, Scope, Send
 
 from orbithash.serve.additions import Addition, add, remove
 from orbithash.serve.pictures import file_of, type_of
@@ -19,6 +20,16 @@ ItemId = Annotated[int, Path(ge=-(2**63), le=2**63 - 1, description="The id of a
 PICTURE = {200: {"content": {"image/*": {}}, "description": "The picture."}}
 KEEP = {"Cache-Control": "private, max-age=300"}  # after that the browser asks again
 NEEDS_KEY = {401: {"model": Problem}, 403: {"model": Problem}}
+
+
+class Original(FileResponse):
+    """A file as it is; not found if it has gone since it was looked at."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        except RuntimeError:  # what Starlette raises when there is no such file
+            raise UnknownItemError("there is no picture of this item any more") from None
 
 
 def item_routes(service: Service) -> APIRouter:
@@ -68,7 +79,7 @@ def item_routes(service: Service) -> APIRouter:
             return found, type_of(found)
 
         found, media_type = await service.showing.run(look)
-        return FileResponse(found, media_type=media_type, headers=KEEP)
+        return Original(found, media_type=media_type, headers=KEEP)
 
     @routes.post("", status_code=201, summary="Add items", responses=NEEDS_KEY)  # type: ignore[arg-type]
     async def add_items(request: Annotated[NewItems, Body()]) -> Stored:
