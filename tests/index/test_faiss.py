@@ -24,6 +24,19 @@ def test_an_approximate_index_says_what_it_finds_when_it_is_built(name, caplog):
     assert np.mean((found.distances >= 0) & (found.distances <= distances[:, -1:])) >= 0.9
 
 
+def test_what_the_graph_does_not_find_comes_last():
+    # Among so many equal codes its walk ends before it has seen all of them.
+    codes = np.repeat(clustered_codes(20, seed=0), 15, axis=0)
+    index = ENGINES["faiss-hnsw"](64)
+    index.add(np.arange(300), codes)
+    found = index.search(codes[:1], k=300)
+    n_found = int(np.count_nonzero(found.distances >= 0))
+    assert 0 < n_found < 300
+    assert np.all(found.ids[0, :n_found] >= 0)
+    assert np.all(found.ids[0, n_found:] == -1)
+    assert np.all(found.distances[0, n_found:] == -1)
+
+
 def test_a_flat_index_has_no_recall_to_measure():
     index = ENGINES["faiss"](64)
     index.add(np.arange(100), clustered_codes(100, seed=0))

@@ -16,6 +16,7 @@ logger = logging.getLogger(__name__)
 
 SAMPLE = 200  # stored codes that recall is measured with
 NEIGHBOURS = 10  # of each
+BEYOND = np.iinfo(np.int64).max  # farther than any code
 
 
 class FaissIndex(MemoryIndex):
@@ -131,8 +132,10 @@ def found_by(
 ) -> Neighbours:
     """What an approximate index finds; where that is fewer than k, ids and distances end in -1."""
     found = engine.search(codes, min(k, len(table)))
-    # What was not found has position -1 and the largest distance there is, so it comes last.
-    distances, positions = in_order(found[0].astype(np.int64), found[1])
+    # What was not found has position -1; its distance is the largest there is in the lists, and
+    # the least in the graph.
+    distances = np.where(found[1] < 0, BEYOND, found[0].astype(np.int64))
+    distances, positions = in_order(distances, found[1])
     there = positions >= 0
     ids = np.where(there, table.ids[positions], -1)
     return Neighbours(ids=ids, distances=np.where(there, distances, -1))
