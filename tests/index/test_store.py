@@ -11,6 +11,7 @@ import pytest
 from orbithash.errors import CodeLengthError, DamagedIndexError, InputError, StorageError
 from orbithash.index import Metadata, Where, create_index, open_index
 from orbithash.index.database import FILE
+from orbithash.index.store import StoredIndex
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +102,30 @@ def test_a_reader_follows_what_another_changes(folder):
         assert reader.search(query, k=1).ids[0, 0] == 1000
         assert reader.search(query, k=5, where=Where(labels=("new",))).ids.tolist() == [[1000]]
         assert len(reader) == 900
+
+
+@pytest.mark.parametrize("where", [None, Where(labels=("class 3",)), Where(fields={"odd": 1})])
+def test_a_search_sees_one_state_though_other_threads_change_it(folder, monkeypatch, where):
+    ids, code, _ = items([3])
+    refresh = StoredIndex._refresh
+
+    def refresh_and_fall_behind(index, wanted):
+        state = refresh(index, wanted)
+        # What another thread may do before this one goes on to compare codes.
+        monkeypatch.setattr(StoredIndex, "_refresh", refresh)
+        index.update(ids, ~code)
+        index.search(code, k=1)
+        monkeypatch.setattr(StoredIndex, "_refresh", refresh_and_fall_behind)
+        return state
+
+    with open_index(folder) as index:
+        monkeypatch.setattr(StoredIndex, "_refresh", refresh_and_fall_behind)
+        assert index.search(code, k=1, where=where).ids.tolist() == [[3]]
+    with open_index(folder) as index:
+        monkeypatch.setattr(StoredIndex, "_refresh", refresh)
+        index.update(*items([3]))
+        monkeypatch.setattr(StoredIndex, "_refresh", refresh_and_fall_behind)
+        assert index.within(code, radius=0, where=where)[0].ids.tolist() == [3]
 
 
 def test_ids_are_not_given_again(folder):

@@ -39,8 +39,9 @@ from orbithash.index.base import (
 )
 from orbithash.index.blocks import Blocks
 from orbithash.index.closing import ClosedAfterwards
+from orbithash.index.code_table import CodeTable
 from orbithash.index.database import connect, create_database, reading, writing
-from orbithash.index.memory import MemoryIndex
+from orbithash.index.memory import MemoryIndex, balls_of, nearest_of
 from orbithash.index.rows import Rows
 
 logger = logging.getLogger(__name__)
@@ -172,24 +173,23 @@ class StoredIndex(ClosedAfterwards):
         """The k nearest items of each query; fewer columns when fewer are stored or admitted."""
         check_codes(codes, self.n_bits)
         check_k(k)
-        admitted = self._refresh(where)
+        table, admitted = self._refresh(where)
         if admitted is None:
-            return self._engine.search(codes, k)
-        return self._engine.search_among(codes, k, admitted)
+            return self._engine.nearest(table, codes, min(k, len(table)))
+        return nearest_of(table.among(admitted), codes, k)
 
     def within(self, codes: np.ndarray, radius: int, where: Where | None = None) -> list[Ball]:
         """The items at most `radius` bits away from each query."""
         check_codes(codes, self.n_bits)
         check_radius(radius)
-        admitted = self._refresh(where)
+        table, admitted = self._refresh(where)
         if admitted is None:
-            return self._engine.within(codes, radius)
-        return self._engine.within_among(codes, radius, admitted)
+            return self._engine.balls(table, codes, radius)
+        return balls_of(table.among(admitted), codes, radius)
 
     def iterate(self, batch_size: int = 4096) -> Iterator[Items]:
         """All items in the order of ids, some at a time; what is added meanwhile may be missed."""
-        self._refresh(None)
-        ids = self._engine.table.ids
+        ids = self._refresh(None)[0].ids
         for start in range(0, len(ids), batch_size):
             yield self._present(ids[start : start + batch_size])
 
@@ -243,8 +243,7 @@ class StoredIndex(ClosedAfterwards):
 
     def sample(self, n: int, *, seed: int) -> Items:
         """So many items chosen at random, or all of them, in the order of ids."""
-        self._refresh(None)
-        ids = self._engine.table.ids
+        ids = self._refresh(None)[0].ids
         chosen = np.random.default_rng(seed).choice(len(ids), min(n, len(ids)), replace=False)
         return self._present(ids[np.sort(chosen)])
 
@@ -294,8 +293,14 @@ class StoredIndex(ClosedAfterwards):
             self._written_rows.remove(ids)
             self._written_blocks.remove(ids)
 
-    def _refresh(self, where: Where | None) -> Int64[np.ndarray, " n"] | None:
-        """Bring the engine up to date; the ids that a filter admits, in the same state."""
+    def _refresh(
+        self, where: Where | None
+    ) -> tuple[CodeTable, Int64[np.ndarray, " admitted"] | None]:
+        """Bring the engine up to date: its codes, and the ids that a filter admits of them.
+
+        The two are of one state. The engine may have a newer one as soon as this returns, for
+        threads share it: whoever searches must search the table that is returned.
+        """
         with self._lock, reading(self._connection, self.folder):
             query = "SELECT value FROM facts WHERE name = 'version'"
             version = self._connection.execute(query).fetchone()[0]
@@ -303,4 +308,5 @@ class StoredIndex(ClosedAfterwards):
                 loaded = self._blocks.table(self._engine.table, self._versions)
                 self._engine.replace_table(loaded.codes)
                 self._versions, self._seen = loaded.versions, version
-            return None if where is None else self._rows.admitted(where)
+            admitted = None if where is None else self._rows.admitted(where)
+            return self._engine.table, admitted
