@@ -303,18 +303,30 @@ def test_an_index_that_could_not_be_made_leaves_nothing(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_path_that_is_no_text_is_refused(folder):
+    ids, codes, _ = items([2000])
+    with open_index(folder) as index, pytest.raises(InputError, match="rename the file"):
+        index.add(ids, codes, [Metadata(path="\udcff.jpg")])
+    assert len(content(folder)[0]) == 900
+
+
 @pytest.mark.parametrize(
-    ("metadata", "message"),
+    "use",
     [
-        (Metadata(path="\udcff.jpg"), "rename the file"),
-        (Metadata(fields={"exposure": float("nan")}), "cannot be stored"),
+        len,
+        lambda index: index.add(*items([2000])),
+        lambda index: index.search(items([3])[1], k=1),
+        lambda index: index.get(np.array([3])),
+        lambda index: index.known("photos"),
+        lambda index: index.stats(),
     ],
 )
-def test_metadata_that_cannot_be_stored_is_refused(folder, metadata, message):
-    ids, codes, _ = items([2000])
-    with open_index(folder) as index, pytest.raises(InputError, match=message):
-        index.add(ids, codes, [metadata])
-    assert len(content(folder)[0]) == 900
+def test_a_closed_index_says_that_it_is_closed_and_not_damaged(folder, use):
+    index = open_index(folder)
+    index.close()
+    with pytest.raises(InputError, match="is closed; open it again") as raised:
+        use(index)
+    assert not isinstance(raised.value, DamagedIndexError)
 
 
 def clear_leftovers(folder) -> None:

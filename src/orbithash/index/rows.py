@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
-from orbithash.errors import DamagedIndexError, InputError
+from orbithash.errors import DamagedIndexError
 from orbithash.index.base import Metadata, Value, Where
 from orbithash.index.labels import Labels
 
@@ -126,13 +126,7 @@ def labels_as_json(labels: tuple[str, ...]) -> str:
 
 
 def fields_as_json(fields: Mapping[str, Value]) -> str:
-    try:
-        return json.dumps(dict(fields), ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"the fields {dict(fields)} cannot be stored: {error}; "
-            "give strings, finite numbers and booleans"
-        ) from None
+    return json.dumps(dict(fields), ensure_ascii=False, allow_nan=False)
 
 
 def checksum(*row: object) -> int:
