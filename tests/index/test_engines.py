@@ -250,8 +250,11 @@ def test_engine_keeps_the_protocol_and_says_what_it_holds(make_index, name):
     index = make_index(16)
     assert isinstance(index, SearchEngine)
     index.add(np.arange(50), random_codes(50, 16))
+    assert index.stats().recall is None  # nothing is built to be described
+    index.search(random_codes(1, 16), k=1)
     stats = index.stats()
     expected_name = "exact" if name == "folder" else name
     assert (stats.engine, stats.n_bits, stats.count) == (expected_name, 16, 50)
     assert (stats.recall is not None) == (name in ("faiss-ivf", "faiss-hnsw"))
+    assert stats.recall_at == (10 if name in ("faiss-ivf", "faiss-hnsw") else None)
     index.close()

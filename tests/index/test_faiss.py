@@ -38,6 +38,18 @@ def test_what_the_graph_does_not_find_comes_last():
     assert np.all(found.distances[0, n_found:] == -1)
 
 
+def test_recall_is_of_as_many_neighbours_as_there_are_and_of_the_codes_as_they_are():
+    index = ENGINES["faiss-hnsw"](64)
+    codes = clustered_codes(7, seed=0)
+    index.add(np.arange(4), codes[:4])
+    index.search(codes, k=2)
+    assert index.stats().recall_at == 4
+    index.add(np.arange(4, 7), codes[4:])
+    assert index.stats().recall is None
+    index.search(codes, k=2)
+    assert index.stats().recall_at == 7
+
+
 def test_a_flat_index_has_no_recall_to_measure():
     index = ENGINES["faiss"](64)
     index.add(np.arange(100), clustered_codes(100, seed=0))

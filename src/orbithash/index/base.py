@@ -125,7 +125,8 @@ class IndexStats:
     count: int
     memory_bytes: int = 0  # of codes and ids that are held ready for search
     disk_bytes: int = 0
-    recall: float | None = None  # measured when it was built, of an engine that is not exact
+    recall: float | None = None  # of an engine that is not exact, once it was built and measured
+    recall_at: int | None = None  # neighbours that recall is of
 
 
 @runtime_checkable

@@ -35,6 +35,11 @@ class DerivedIndex(MemoryIndex):
                 self._built = Built(table, self.build(table))
             return self._built.structure
 
+    def built_already(self) -> Any | None:
+        """The structure of the codes as they are now, if a search has had it built."""
+        built = self._built
+        return None if built is None or built.table is not self.table else built.structure
+
     @abstractmethod
     def build(self, table: CodeTable) -> Any:
         """What will be searched, ready to be."""

@@ -89,10 +89,10 @@ class ApproximateFaissIndex(FaissIndex):
         return measured
 
     def stats(self) -> IndexStats:
-        if len(self):
-            self.built(self.table)
-        built = self._built
-        return replace(super().stats(), recall=None if built is None else built.structure.recall)
+        stats, measured = super().stats(), self.built_already()
+        if measured is None:
+            return stats
+        return replace(stats, recall=measured.recall, recall_at=measured.k)
 
 
 class FaissInvertedIndex(ApproximateFaissIndex):
