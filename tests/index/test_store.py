@@ -1,15 +1,17 @@
 """The folder of an index: what is wrong with it is said, and nothing that was there is lost."""
 
+import errno
 import os
 import shutil
 import sqlite3
 from dataclasses import astuple
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from orbithash.errors import CodeLengthError, DamagedIndexError, InputError, StorageError
-from orbithash.index import Metadata, Where, create_index, open_index
+from orbithash.index import Metadata, Where, create_index, open_index, store
 from orbithash.index.database import FILE
 from orbithash.index.store import StoredIndex
 
@@ -344,6 +346,43 @@ def test_an_index_that_could_not_be_made_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr("orbithash.index.store.writing", fail)
     with pytest.raises(StorageError):
         create_index(tmp_path / "index.orbit", 16)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_of_two_that_make_the_same_index_the_second_is_told(tmp_path, monkeypatch):
+    target, write = tmp_path / "index.orbit", store.write_store
+
+    def write_and_come_second(*arguments):
+        write(*arguments)
+        monkeypatch.setattr(store, "write_store", write)
+        create_index(target, 32).close()
+
+    monkeypatch.setattr(store, "write_store", write_and_come_second)
+    with pytest.raises(InputError, match=r"index\.orbit exists; open it"):
+        create_index(target, 16)
+    with open_index(target) as index:
+        assert index.n_bits == 32
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_an_index_cannot_be_made_in_a_file(tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(InputError, match=r"cannot write .*index\.orbit: "):
+        create_index(tmp_path / "file" / "index.orbit", 16)
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"), [(errno.ENOSPC, StorageError), (errno.EACCES, InputError)]
+)
+def test_an_encoder_that_cannot_be_written_leaves_one_clear_line(
+    tmp_path, monkeypatch, number, kind
+):
+    def fail(path, content):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Path, "write_bytes", fail)
+    with pytest.raises(kind, match=rf"cannot write .*index\.orbit: {os.strerror(number)}; "):
+        create_index(tmp_path / "index.orbit", 16, encoder=b"an encoder")
     assert list(tmp_path.iterdir()) == []
 
 

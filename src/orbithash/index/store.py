@@ -4,14 +4,15 @@ index.sqlite        codes and metadata, see database.py
 model.safetensors   the encoder, under the name that a run gives it: orbithash.load takes either
 """
 
+import errno
 import hashlib
 import logging
 import os
-import shutil
 import sqlite3
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,13 @@ import numpy as np
 from jaxtyping import Int64, UInt8
 
 from orbithash.codes import MAX_BITS, MIN_BITS, check_codes, check_n_bits
-from orbithash.errors import DamagedIndexError, IdInUseError, InputError
+from orbithash.errors import (
+    DamagedIndexError,
+    HashingError,
+    IdInUseError,
+    InputError,
+    StorageError,
+)
 from orbithash.index.arguments import (
     check_k,
     check_radius,
@@ -53,31 +60,52 @@ def create_store(folder: Path, n_bits: int, *, encoder: bytes | None = None) -> 
     """Make an empty index, whole or not at all; `encoder` is the file that a run holds."""
     check_n_bits(n_bits)
     folder = folder.absolute()
-    if folder.exists():
-        raise InputError(f"{folder} exists; open it, or give the new index another name")
     try:
+        if folder.exists():
+            raise exists(folder)
         folder.parent.mkdir(parents=True, exist_ok=True)
-        workplace = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    except OSError as error:
-        raise InputError(f"cannot write {folder}: {error.strerror}; choose another name") from None
-    try:
-        new = workplace / "new"
-        new.mkdir()
-        facts: dict[str, Any] = {"n_bits": int(n_bits), "next_id": 0, "version": 0}
-        if encoder is not None:
-            (new / ENCODER).write_bytes(encoder)
-            facts["encoder"] = hashlib.sha256(encoder).hexdigest()
-        create_database(new)
-        connection = connect(new)
-        with writing(connection, new):
-            connection.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
-        connection.close()
-        for path in (*new.iterdir(), new):
-            to_disk(path)
-        new.rename(folder)
+        with tempfile.TemporaryDirectory(
+            prefix=f".{folder.name}-", dir=folder.parent, ignore_cleanup_errors=True
+        ) as workplace:
+            new = Path(workplace) / "new"
+            write_store(new, n_bits, encoder)
+            new.rename(folder)
         to_disk(folder.parent)
-    finally:
-        shutil.rmtree(workplace, ignore_errors=True)
+    except HashingError:
+        raise
+    except OSError as error:
+        raise not_made(folder, error) from None
+
+
+def write_store(new: Path, n_bits: int, encoder: bytes | None) -> None:
+    """The files of an empty index in a new folder, on the disk once this returns."""
+    new.mkdir()
+    facts: dict[str, Any] = {"n_bits": int(n_bits), "next_id": 0, "version": 0}
+    if encoder is not None:
+        (new / ENCODER).write_bytes(encoder)
+        facts["encoder"] = hashlib.sha256(encoder).hexdigest()
+    create_database(new)
+    with closing(connect(new)) as connection, writing(connection, new):
+        connection.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
+    for path in (*new.iterdir(), new):
+        to_disk(path)
+
+
+def not_made(folder: Path, error: OSError) -> HashingError:
+    """Why there is no new index, in the words of whoever wanted one."""
+    # Another process made it meanwhile; or the folder above is a file, which is no such case.
+    if error.errno in (errno.EEXIST, errno.ENOTEMPTY) and folder.exists():
+        return exists(folder)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+        return StorageError(
+            f"cannot write {folder}: {error.strerror}; nothing of it is left: free some space, "
+            "or check the disk, and try again"
+        )
+    return InputError(f"cannot write {folder}: {error.strerror}; choose another name")
+
+
+def exists(folder: Path) -> InputError:
+    return InputError(f"{folder} exists; open it, or give the new index another name")
 
 
 def to_disk(path: Path) -> None:
