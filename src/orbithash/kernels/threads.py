@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
-from numba import (
+from numba import (  # type: ignore[attr-defined]
     get_num_threads,
     njit,
     set_num_threads,
-    threading_layer,  # type: ignore[attr-defined]
+    threading_layer,
 )
 
 SMALL = 1 << 14  # pairs of images: below, waking threads takes longer than the work
