@@ -72,8 +72,24 @@ def test_another_engine_finds_the_same_and_says_if_it_may_not(place, capsys, eng
     assert [hit["distance"] for hit in found[0]["hits"]] == [
         hit["distance"] for hit in expected[0]["hits"]
     ]
-    assert run(["search", str(place / "birds.orbit"), "--like", "3", "--engine", engine]) == 0
-    assert ("is approximate: recall@10" in capsys.readouterr().out) == (engine != "faiss")
+    for output in ([], ["--json"]):
+        arguments = ["search", str(place / "birds.orbit"), "--like", "3", "--engine", engine]
+        assert run(arguments + output) == 0
+        error = capsys.readouterr().err
+        assert ("is approximate: recall@10" in error) == (engine != "faiss")
+
+
+@pytest.mark.parametrize("narrowed", [("--label", "1"), ("--radius", "24")])
+def test_an_engine_that_is_not_used_is_not_built_and_not_spoken_of(
+    place, capsys, monkeypatch, narrowed
+):
+    monkeypatch.setattr("orbithash.index.faiss.FaissGraphIndex.build", None)
+    expected = search(place, capsys, "--like", 3, *narrowed)
+    arguments = ["search", str(place / "birds.orbit"), "--like", "3", *narrowed, "--json"]
+    assert run([*arguments, "--engine", "faiss-hnsw"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == expected
+    assert printed.err == ""
 
 
 def test_the_table_shows_rank_distance_path_and_labels(place, capsys, monkeypatch):

@@ -66,6 +66,7 @@ def assert_nearest(name, found, queries, ids, codes, k):
     expected = np.array([pairs[:k] for pairs in brute_force(queries, ids, codes)])
     assert found.ids.dtype == found.distances.dtype == np.int64
     assert found.ids.shape == found.distances.shape == expected.shape[:2]
+    assert_the_missing_come_last(found)
     true_distances = [dict((i, d) for d, i in pairs) for pairs in brute_force(queries, ids, codes)]
     for row, true in enumerate(true_distances):
         pairs = list(zip(found.distances[row].tolist(), found.ids[row].tolist(), strict=True))
@@ -78,6 +79,14 @@ def assert_nearest(name, found, queries, ids, codes, k):
         assert np.array_equal(found.ids, expected[:, :, 1])
     near = (found.distances >= 0) & (found.distances <= expected[:, -1:, 0])
     assert near.mean() >= RECALL
+
+
+def assert_the_missing_come_last(found):
+    """What was not found has neither distance nor id, and only ends a row."""
+    missing = found.distances < 0
+    assert np.array_equal(missing, np.sort(missing, axis=1))
+    assert np.all(found.distances[missing] == -1)
+    assert np.all(found.ids[missing] == -1)
 
 
 @pytest.mark.parametrize("n_bits", [4, 8, 13, 64, 100, 1024])
@@ -102,6 +111,7 @@ def test_search_equals_a_stable_sort_whatever_the_sizes(make_index, name, seed):
     order = rng.permutation(n)
     index.add(ids[order], codes[order])
     found = index.search(queries, k)
+    assert_the_missing_come_last(found)
     distances, positions = nearest_reference(queries, codes, k)
     if name in EXACT:
         assert np.array_equal(found.distances, distances)
@@ -240,8 +250,11 @@ def test_engine_keeps_the_protocol_and_says_what_it_holds(make_index, name):
     index = make_index(16)
     assert isinstance(index, SearchEngine)
     index.add(np.arange(50), random_codes(50, 16))
+    assert index.stats().recall is None  # nothing is built to be described
+    index.search(random_codes(1, 16), k=1)
     stats = index.stats()
     expected_name = "exact" if name == "folder" else name
     assert (stats.engine, stats.n_bits, stats.count) == (expected_name, 16, 50)
     assert (stats.recall is not None) == (name in ("faiss-ivf", "faiss-hnsw"))
+    assert stats.recall_at == (10 if name in ("faiss-ivf", "faiss-hnsw") else None)
     index.close()

@@ -18,10 +18,36 @@ def test_an_approximate_index_says_what_it_finds_when_it_is_built(name, caplog):
         found = index.search(queries, k=10)
         index.search(queries, k=10)
     assert len(caplog.messages) == 1
-    assert f"{name} of 3000 codes: recall@10 is {index.recall:.3f}" in caplog.text
-    assert index.recall >= 0.9
+    recall = index.stats().recall
+    assert f"{name} of 3000 codes: recall@10 is {recall:.3f}" in caplog.text
+    assert recall >= 0.9
     distances, _ = nearest_reference(queries, codes, 10)
     assert np.mean((found.distances >= 0) & (found.distances <= distances[:, -1:])) >= 0.9
+
+
+def test_what_the_graph_does_not_find_comes_last():
+    # Among so many equal codes its walk ends before it has seen all of them.
+    codes = np.repeat(clustered_codes(20, seed=0), 15, axis=0)
+    index = ENGINES["faiss-hnsw"](64)
+    index.add(np.arange(300), codes)
+    found = index.search(codes[:1], k=300)
+    n_found = int(np.count_nonzero(found.distances >= 0))
+    assert 0 < n_found < 300
+    assert np.all(found.ids[0, :n_found] >= 0)
+    assert np.all(found.ids[0, n_found:] == -1)
+    assert np.all(found.distances[0, n_found:] == -1)
+
+
+def test_recall_is_of_as_many_neighbours_as_there_are_and_of_the_codes_as_they_are():
+    index = ENGINES["faiss-hnsw"](64)
+    codes = clustered_codes(7, seed=0)
+    index.add(np.arange(4), codes[:4])
+    index.search(codes, k=2)
+    assert index.stats().recall_at == 4
+    index.add(np.arange(4, 7), codes[4:])
+    assert index.stats().recall is None
+    index.search(codes, k=2)
+    assert index.stats().recall_at == 7
 
 
 def test_a_flat_index_has_no_recall_to_measure():

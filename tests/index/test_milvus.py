@@ -4,6 +4,8 @@ import os
 import socket
 import sys
 import time
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -68,6 +70,77 @@ def test_what_does_not_fit_is_said(address, milvus_server):
         create_index(address, 32)
     with pytest.raises(CodeLengthError, match="have 4 bytes where 64 bits need 8"):
         ENGINES["milvus"](64, server=milvus_server.address, collection=address.rpartition("/")[2])
+
+
+@pytest.mark.slow
+def test_a_collection_is_opened_as_what_it_was_made(address):
+    other = address.replace("milvus:", "milvus-ivf:")
+    create_index(other, 32).close()
+    with pytest.raises(InputError, match=f"was made as milvus-ivf; open it as {other}"):
+        open_index(address)
+    open_index(other).close()
+
+
+@pytest.mark.parametrize(
+    ("made", "asked", "message"),
+    [
+        (
+            "BIN_IVF_FLAT",
+            "milvus",
+            "was made as milvus-ivf; open it as milvus-ivf:http://x:1/birds",
+        ),
+        ("BIN_FLAT", "milvus-ivf", "was made as milvus; open it as milvus:http://x:1/birds"),
+        ("HNSW", "milvus", "is indexed as HNSW, which orbithash does not search"),
+        ("BIN_FLAT", "milvus", None),
+        (None, "milvus-ivf", None),
+    ],
+)
+def test_the_wrong_kind_of_index_is_refused_with_the_right_address(
+    made, asked, message, monkeypatch
+):
+    client = FakeClient(made)
+    package = SimpleNamespace(MilvusClient=client, MilvusException=RuntimeError)
+    monkeypatch.setattr("orbithash.index.milvus.import_pymilvus", lambda: package)
+    expected = nullcontext() if message is None else pytest.raises(InputError, match=message)
+    with expected:
+        open_index(f"{asked}:http://x:1/birds")
+    # Whoever may not open it must leave it as it is.
+    assert client.loaded == (message is None)
+    assert client.indexed_as == ("BIN_IVF_FLAT" if made is None else made)
+
+
+class FakeClient:
+    """As much of a client of Milvus as opening a collection needs."""
+
+    def __init__(self, indexed_as):
+        self.indexed_as, self.loaded = indexed_as, False
+
+    def __call__(self, address, **options):
+        return self
+
+    def has_collection(self, collection, **options):
+        return True
+
+    def describe_collection(self, collection, **options):
+        return {"description": '{"orbithash": 1, "n_bits": 32}'}
+
+    def list_indexes(self, collection, **options):
+        return [] if self.indexed_as is None else ["code"]
+
+    def describe_index(self, collection, name, **options):
+        return {"index_type": self.indexed_as, "field_name": "code"}
+
+    def prepare_index_params(self):
+        return self
+
+    def add_index(self, field, *, index_type, **options):
+        self.wanted = index_type
+
+    def create_index(self, collection, parameters, **options):
+        self.indexed_as = self.wanted
+
+    def load_collection(self, collection, **options):
+        self.loaded = True
 
 
 @pytest.mark.slow

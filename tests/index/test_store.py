@@ -1,16 +1,19 @@
 """The folder of an index: what is wrong with it is said, and nothing that was there is lost."""
 
+import errno
 import os
 import shutil
 import sqlite3
 from dataclasses import astuple
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from orbithash.errors import CodeLengthError, DamagedIndexError, InputError, StorageError
-from orbithash.index import Metadata, Where, create_index, open_index
+from orbithash.index import Metadata, Where, create_index, open_index, store
 from orbithash.index.database import FILE
+from orbithash.index.store import StoredIndex
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +42,20 @@ def items(ids, n_bits=48):
     return ids, codes, notes
 
 
+# What the tables of metadata answer, each without reading the items themselves.
+FROM_METADATA = {
+    "labels": lambda index: found_where(index, Where(labels=("class 1", "class 2"))),
+    "fields": lambda index: found_where(index, Where(fields={"odd": 1})),
+    "both": lambda index: found_where(index, Where(labels=("class 1",), fields={"odd": 1})),
+    "known": lambda index: index.known("photos"),
+    "counts": lambda index: index.label_counts(),
+}
+
+
+def found_where(index, where):
+    return index.search(items([1])[1], k=900, where=where).ids.tolist()
+
+
 def content(folder):
     """Everything that can be read of an index."""
     with open_index(folder) as index:
@@ -47,13 +64,12 @@ def content(folder):
         codes = np.concatenate([part.codes for part in stored])
         notes = [astuple(note) for part in stored for note in part.metadata]
         found = index.search(codes[:3], k=5)
-        filtered = index.search(codes[:3], k=5, where=Where(labels=("class 1", "class 2")))
         return (
             ids.tolist(),
             codes.tobytes(),
             notes,
             found.ids.tolist(),
-            filtered.ids.tolist(),
+            *(answer(index) for answer in FROM_METADATA.values()),
             index.encoder(),
             index.n_bits,
             len(index),
@@ -101,6 +117,30 @@ def test_a_reader_follows_what_another_changes(folder):
         assert reader.search(query, k=1).ids[0, 0] == 1000
         assert reader.search(query, k=5, where=Where(labels=("new",))).ids.tolist() == [[1000]]
         assert len(reader) == 900
+
+
+@pytest.mark.parametrize("where", [None, Where(labels=("class 3",)), Where(fields={"odd": 1})])
+def test_a_search_sees_one_state_though_other_threads_change_it(folder, monkeypatch, where):
+    ids, code, _ = items([3])
+    refresh = StoredIndex._refresh
+
+    def refresh_and_fall_behind(index, wanted):
+        state = refresh(index, wanted)
+        # What another thread may do before this one goes on to compare codes.
+        monkeypatch.setattr(StoredIndex, "_refresh", refresh)
+        index.update(ids, ~code)
+        index.search(code, k=1)
+        monkeypatch.setattr(StoredIndex, "_refresh", refresh_and_fall_behind)
+        return state
+
+    with open_index(folder) as index:
+        monkeypatch.setattr(StoredIndex, "_refresh", refresh_and_fall_behind)
+        assert index.search(code, k=1, where=where).ids.tolist() == [[3]]
+    with open_index(folder) as index:
+        monkeypatch.setattr(StoredIndex, "_refresh", refresh)
+        index.update(*items([3]))
+        monkeypatch.setattr(StoredIndex, "_refresh", refresh_and_fall_behind)
+        assert index.within(code, radius=0, where=where)[0].ids.tolist() == [3]
 
 
 def test_ids_are_not_given_again(folder):
@@ -160,6 +200,37 @@ def test_a_label_is_filtered_by_after_its_items_were_removed_and_added_again(fol
         assert (
             len(index.within(codes[:1], 48, where=Where(labels=("new", "class 0")))[0].ids) == 180
         )
+
+
+@pytest.mark.parametrize("name", FROM_METADATA)
+def test_answers_from_metadata_hold_nothing_that_was_not_written(folder, name):
+    """Asked alone, because reading the items would notice every flipped bit anyway."""
+    file, answer = folder / FILE, FROM_METADATA[name]
+    with open_index(folder) as index:
+        expected = answer(index)
+    whole = file.read_bytes()
+    places = [at for word in (b"class", b'"odd"', b".jpg") for at in occurrences(word, whole)]
+    noticed = 0
+    for at in np.random.default_rng(0).choice(places, 25, replace=False).tolist():
+        damaged = bytearray(whole)
+        damaged[at + 1] ^= 1
+        file.write_bytes(damaged)
+        try:
+            with open_index(folder) as index:
+                given = answer(index)
+            if name in ("fields", "both"):
+                # A row that no longer fits the filter is passed over.
+                assert set(given[0]) <= set(expected[0])
+            else:
+                assert given == expected
+        except DamagedIndexError:
+            noticed += 1
+        clear_leftovers(folder)
+    assert noticed > 0
+
+
+def occurrences(word, content):
+    return [at for at in range(len(content)) if content.startswith(word, at)]
 
 
 def test_what_is_whole_in_a_damaged_index_can_be_saved(folder, monkeypatch, caplog):
@@ -278,18 +349,67 @@ def test_an_index_that_could_not_be_made_leaves_nothing(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_of_two_that_make_the_same_index_the_second_is_told(tmp_path, monkeypatch):
+    target, write = tmp_path / "index.orbit", store.write_store
+
+    def write_and_come_second(*arguments):
+        write(*arguments)
+        monkeypatch.setattr(store, "write_store", write)
+        create_index(target, 32).close()
+
+    monkeypatch.setattr(store, "write_store", write_and_come_second)
+    with pytest.raises(InputError, match=r"index\.orbit exists; open it"):
+        create_index(target, 16)
+    with open_index(target) as index:
+        assert index.n_bits == 32
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_an_index_cannot_be_made_in_a_file(tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(InputError, match=r"cannot write .*index\.orbit: "):
+        create_index(tmp_path / "file" / "index.orbit", 16)
+
+
 @pytest.mark.parametrize(
-    ("metadata", "message"),
+    ("number", "kind"), [(errno.ENOSPC, StorageError), (errno.EACCES, InputError)]
+)
+def test_an_encoder_that_cannot_be_written_leaves_one_clear_line(
+    tmp_path, monkeypatch, number, kind
+):
+    def fail(path, content):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Path, "write_bytes", fail)
+    with pytest.raises(kind, match=rf"cannot write .*index\.orbit: {os.strerror(number)}; "):
+        create_index(tmp_path / "index.orbit", 16, encoder=b"an encoder")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_path_that_is_no_text_is_refused(folder):
+    ids, codes, _ = items([2000])
+    with open_index(folder) as index, pytest.raises(InputError, match="rename the file"):
+        index.add(ids, codes, [Metadata(path="\udcff.jpg")])
+    assert len(content(folder)[0]) == 900
+
+
+@pytest.mark.parametrize(
+    "use",
     [
-        (Metadata(path="\udcff.jpg"), "rename the file"),
-        (Metadata(fields={"exposure": float("nan")}), "cannot be stored"),
+        len,
+        lambda index: index.add(*items([2000])),
+        lambda index: index.search(items([3])[1], k=1),
+        lambda index: index.get(np.array([3])),
+        lambda index: index.known("photos"),
+        lambda index: index.stats(),
     ],
 )
-def test_metadata_that_cannot_be_stored_is_refused(folder, metadata, message):
-    ids, codes, _ = items([2000])
-    with open_index(folder) as index, pytest.raises(InputError, match=message):
-        index.add(ids, codes, [metadata])
-    assert len(content(folder)[0]) == 900
+def test_a_closed_index_says_that_it_is_closed_and_not_damaged(folder, use):
+    index = open_index(folder)
+    index.close()
+    with pytest.raises(InputError, match="is closed; open it again") as raised:
+        use(index)
+    assert not isinstance(raised.value, DamagedIndexError)
 
 
 def clear_leftovers(folder) -> None:

@@ -71,14 +71,18 @@ def search(
             radius=radius,
             where=Where(labels=tuple(label)) if label else None,
         )
-        recall = opened.stats().recall if engine != "exact" else None
+        stats = opened.stats() if engine != "exact" else None
     if as_json:
         print(json.dumps([asdict(answer) for answer in found], indent=2, ensure_ascii=False))
     else:
         for answer in found:
             console.print(as_table(answer))
-        if recall is not None:
-            console.print(f"{engine} is approximate: recall@10 on its own codes is {recall:.3f}.")
+    # With a label or a radius every code is compared, whatever the engine: nothing was built then.
+    if stats is not None and stats.recall is not None:
+        Console(stderr=True).print(
+            f"{engine} is approximate: recall@{stats.recall_at} on its own codes is "
+            f"{stats.recall:.3f}."
+        )
     if picture is not None:
         from orbithash.cli.contact_sheet import write_contact_sheet
 

@@ -11,11 +11,8 @@ from orbithash.index.base import (
     SearchEngine,
     Where,
 )
+from orbithash.index.engines import ENGINES
 from orbithash.index.exact import ExactIndex
-from orbithash.index.faiss import FaissGraphIndex, FaissIndex, FaissInvertedIndex
-from orbithash.index.memory import MemoryIndex
-from orbithash.index.milvus import MilvusIndex, MilvusInvertedIndex
-from orbithash.index.multi_index import MultiIndex
 from orbithash.index.new_ids import add_under_new_ids
 
 __all__ = [
@@ -34,13 +31,3 @@ __all__ = [
     "index_exists",
     "open_index",
 ]
-
-ENGINES: dict[str, type[MemoryIndex] | type[MilvusIndex]] = {
-    "exact": ExactIndex,
-    "exact-mih": MultiIndex,
-    "faiss": FaissIndex,
-    "faiss-ivf": FaissInvertedIndex,
-    "faiss-hnsw": FaissGraphIndex,
-    "milvus": MilvusIndex,
-    "milvus-ivf": MilvusInvertedIndex,
-}

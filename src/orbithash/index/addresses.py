@@ -4,23 +4,9 @@ from pathlib import Path
 
 from orbithash.errors import InputError
 from orbithash.index.base import Index
-from orbithash.index.exact import ExactIndex
-from orbithash.index.faiss import FaissGraphIndex, FaissIndex, FaissInvertedIndex
-from orbithash.index.memory import MemoryIndex
-from orbithash.index.milvus import MilvusIndex, MilvusInvertedIndex, collection_exists
-from orbithash.index.multi_index import MultiIndex
+from orbithash.index.engines import LOCAL, REMOTE
+from orbithash.index.milvus import collection_exists
 from orbithash.index.store import StoredIndex, create_store
-
-# What can search the codes of a folder.
-LOCAL: dict[str, type[MemoryIndex]] = {
-    "exact": ExactIndex,
-    "exact-mih": MultiIndex,
-    "faiss": FaissIndex,
-    "faiss-ivf": FaissInvertedIndex,
-    "faiss-hnsw": FaissGraphIndex,
-}
-# What stores and searches on its own; its name opens an address.
-REMOTE: dict[str, type[MilvusIndex]] = {"milvus": MilvusIndex, "milvus-ivf": MilvusInvertedIndex}
 
 
 def open_index(address: str | Path, *, engine: str = "exact") -> Index:

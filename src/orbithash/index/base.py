@@ -1,11 +1,14 @@
 """What every search engine offers, what it stores, and what a search returns."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int64, UInt8
+
+from orbithash.errors import InputError
 
 Value = str | int | float | bool
 
@@ -20,8 +23,20 @@ class Metadata:
     stamp: str = ""  # what the file was when it was encoded; a changed file has another
     fields: Mapping[str, Value] = field(default_factory=dict)
 
-
-NOTHING_KNOWN = Metadata()
+    def __post_init__(self) -> None:
+        # Written out, because a million of these are made for a million items.
+        if not (
+            isinstance(self.path, str)
+            and isinstance(self.source, str)
+            and isinstance(self.stamp, str)
+        ):
+            raise InputError(
+                f"path={self.path!r}, source={self.source!r}, stamp={self.stamp!r}; each must be "
+                "a string: of a path give str(path), and nothing for what is not known"
+            )
+        check_labels(self.labels)
+        if self.fields:
+            check_fields(self.fields)
 
 
 @dataclass(frozen=True)
@@ -31,6 +46,10 @@ class Where:
     labels: tuple[str, ...] = ()  # none means that labels do not matter
     fields: Mapping[str, Value] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        check_labels(self.labels)
+        check_fields(self.fields)
+
     def admits(self, metadata: Metadata) -> bool:
         return (not self.labels or not set(self.labels).isdisjoint(metadata.labels)) and all(
             name in metadata.fields and equal(metadata.fields[name], value)
@@ -38,9 +57,35 @@ class Where:
         )
 
 
+def check_labels(labels: object) -> None:
+    """Raise unless these are labels; a string alone would pass for its letters."""
+    if isinstance(labels, tuple):
+        for label in labels:
+            if not isinstance(label, str):
+                break
+        else:
+            return
+    raise InputError(f"labels={labels!r}; give a tuple of strings, as in labels=('wren',)")
+
+
+def check_fields(fields: object) -> None:
+    if not isinstance(fields, Mapping):
+        raise InputError(f"fields={fields!r}; give a dictionary of names and values")
+    for name, value in fields.items():
+        finite = not isinstance(value, float) or math.isfinite(value)
+        if not (isinstance(name, str) and isinstance(value, Value) and finite):
+            raise InputError(
+                f"the field {name!r} is {value!r}; name fields by strings, and give them "
+                "strings, finite numbers or booleans"
+            )
+
+
 def equal(stored: Value, wanted: Value) -> bool:
     # To Python True is 1; to whoever wrote the metadata it is not.
     return stored == wanted and isinstance(stored, bool) == isinstance(wanted, bool)
+
+
+NOTHING_KNOWN = Metadata()
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +125,8 @@ class IndexStats:
     count: int
     memory_bytes: int = 0  # of codes and ids that are held ready for search
     disk_bytes: int = 0
-    recall: float | None = None  # measured when it was built, of an engine that is not exact
+    recall: float | None = None  # of an engine that is not exact, once it was built and measured
+    recall_at: int | None = None  # neighbours that recall is of
 
 
 @runtime_checkable

@@ -49,6 +49,11 @@ class CodeTable:
         words = np.ascontiguousarray(self.words[:, positions])
         return CodeTable(self.n_bits, self.ids[positions], words)
 
+    def among(self, ids: Int64[np.ndarray, " m"]) -> "CodeTable":
+        """The items with these ids; ids that are not there do not matter."""
+        positions, there = self.positions(np.sort(ids))
+        return self.subset(positions[there])
+
     def without(self, ids: Int64[np.ndarray, " m"]) -> "CodeTable":
         positions, there = self.positions(ids)
         if not there.any():

@@ -128,6 +128,11 @@ def explained(folder: Path) -> Iterator[None]:
         raise DamagedIndexError(folder, str(error)) from error
     except sqlite3.OperationalError as error:
         raise operational(error, folder) from error
+    except sqlite3.ProgrammingError as error:
+        # Any other is a mistake of ours, and says nothing about the file.
+        if "closed" not in str(error):
+            raise
+        raise InputError(f"the index {folder} is closed; open it again to use it") from None
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         raise DamagedIndexError(folder, str(error)) from error
     except UnicodeEncodeError as error:

@@ -1,7 +1,7 @@
 """FAISS: a flat binary index, and two approximate ones as an explicit choice."""
 
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,15 +10,17 @@ from jaxtyping import Int64, UInt8
 from orbithash.errors import MissingExtraError
 from orbithash.index.base import IndexStats, Neighbours
 from orbithash.index.code_table import CodeTable
-from orbithash.index.memory import MemoryIndex, nearest_of
+from orbithash.index.derived import DerivedIndex
+from orbithash.index.memory import nearest_of
 
 logger = logging.getLogger(__name__)
 
 SAMPLE = 200  # stored codes that recall is measured with
 NEIGHBOURS = 10  # of each
+BEYOND = np.iinfo(np.int64).max  # farther than any code
 
 
-class FaissIndex(MemoryIndex):
+class FaissIndex(DerivedIndex):
     """FAISS's flat binary index: compares the query with every code; ties in the order of ids."""
 
     name: ClassVar[str] = "faiss"
@@ -26,13 +28,14 @@ class FaissIndex(MemoryIndex):
     def __init__(self, n_bits: int) -> None:
         super().__init__(n_bits)
         self._faiss = import_faiss()
-        self._built: tuple[CodeTable, Any] | None = None
 
-    def nearest(self, codes: UInt8[np.ndarray, "queries bytes"], k: int) -> Neighbours:
+    def nearest(
+        self, table: CodeTable, codes: UInt8[np.ndarray, "queries bytes"], k: int
+    ) -> Neighbours:
         """The k nearest of all items, ties cut in the order of ids."""
         if k == 0 or len(codes) == 0:
-            return nearest_of(self.table, codes, k)
-        table, engine = self.built()
+            return nearest_of(table, codes, k)
+        engine = self.built(table)
         # FAISS cuts ties as it pleases: one more shows whether there was one at the cut.
         found = engine.search(codes, min(k + 1, len(table)))
         distances, positions = in_order(found[0].astype(np.int64), found[1])
@@ -46,54 +49,50 @@ class FaissIndex(MemoryIndex):
                 positions[query, nearer:] = tied[: k - nearer]
         return Neighbours(ids=table.ids[positions], distances=distances)
 
-    def built(self) -> tuple[CodeTable, Any]:
-        """The codes and FAISS's own index of them, made when they are first searched.
+    def build(self, table: CodeTable) -> Any:
+        # FAISS numbers codes by position, so that its numbers are in the order of ids.
+        return self.made_of(table.codes())
 
-        FAISS numbers them by position, so that its numbers are in the order of ids.
-        """
-        table, built = self.table, self._built
-        if built is None or built[0] is not table:
-            built = self._built = (table, self.build(table.codes()))
-            self.after_building(*built)
-        return built
-
-    def build(self, codes: UInt8[np.ndarray, "n bytes"]) -> Any:
+    def made_of(self, codes: UInt8[np.ndarray, "n bytes"]) -> Any:
+        """FAISS's own index of some codes."""
         engine = self._faiss.IndexBinaryFlat(8 * codes.shape[1])
         engine.add(codes)
         return engine
 
-    def after_building(self, table: CodeTable, engine: Any) -> None:
-        """A flat index is exact: there is nothing to say about it."""
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """An approximate index of FAISS, and how much of the k nearest it finds."""
+
+    engine: Any
+    recall: float
+    k: int
 
 
 class ApproximateFaissIndex(FaissIndex):
     """Looks at a part of the codes only; how much it finds is measured when it is built."""
 
-    recall: float | None = None
-
-    def nearest(self, codes: UInt8[np.ndarray, "queries bytes"], k: int) -> Neighbours:
+    def nearest(
+        self, table: CodeTable, codes: UInt8[np.ndarray, "queries bytes"], k: int
+    ) -> Neighbours:
         """About the k nearest; where fewer are found, ids and distances end in -1."""
         if k == 0 or len(codes) == 0:
-            return nearest_of(self.table, codes, k)
-        return found_by(*self.built(), codes, k)
+            return nearest_of(table, codes, k)
+        return found_by(table, self.built(table).engine, codes, k)
 
-    def after_building(self, table: CodeTable, engine: Any) -> None:
-        """Measure and tell the recall by distance: of what exact search finds, how much."""
-        n, k = min(SAMPLE, len(table)), min(NEIGHBOURS, len(table))
-        sample = np.random.default_rng(0).choice(len(table), n, replace=False)
-        codes = table.codes(np.sort(sample))
-        found, exact = found_by(table, engine, codes, k), nearest_of(table, codes, k)
-        near = (found.distances >= 0) & (found.distances <= exact.distances[:, -1:])
-        self.recall = float(near.mean())
+    def build(self, table: CodeTable) -> Measured:
+        measured = measure(table, super().build(table))
         logger.info(
             "%s of %d codes: recall@%d is %.3f, measured with %d of them",
-            *(self.name, len(table), k, self.recall, n),
+            *(self.name, len(table), measured.k, measured.recall, min(SAMPLE, len(table))),
         )
+        return measured
 
     def stats(self) -> IndexStats:
-        if len(self):
-            self.built()
-        return replace(super().stats(), recall=self.recall)
+        stats, measured = super().stats(), self.built_already()
+        if measured is None:
+            return stats
+        return replace(stats, recall=measured.recall, recall_at=measured.k)
 
 
 class FaissInvertedIndex(ApproximateFaissIndex):
@@ -101,7 +100,7 @@ class FaissInvertedIndex(ApproximateFaissIndex):
 
     name = "faiss-ivf"
 
-    def build(self, codes: UInt8[np.ndarray, "n bytes"]) -> Any:
+    def made_of(self, codes: UInt8[np.ndarray, "n bytes"]) -> Any:
         n_lists = max(1, int(np.sqrt(len(codes))))
         engine = self._faiss.IndexBinaryIVF(
             self._faiss.IndexBinaryFlat(8 * codes.shape[1]), 8 * codes.shape[1], n_lists
@@ -118,7 +117,7 @@ class FaissGraphIndex(ApproximateFaissIndex):
 
     name = "faiss-hnsw"
 
-    def build(self, codes: UInt8[np.ndarray, "n bytes"]) -> Any:
+    def made_of(self, codes: UInt8[np.ndarray, "n bytes"]) -> Any:
         engine = self._faiss.IndexBinaryHNSW(8 * codes.shape[1], 32)
         engine.hnsw.efConstruction = 200
         engine.hnsw.efSearch = 128
@@ -126,13 +125,25 @@ class FaissGraphIndex(ApproximateFaissIndex):
         return engine
 
 
+def measure(table: CodeTable, engine: Any) -> Measured:
+    """The recall by distance: of what exact search finds for some of the codes, how much."""
+    n, k = min(SAMPLE, len(table)), min(NEIGHBOURS, len(table))
+    sample = np.random.default_rng(0).choice(len(table), n, replace=False)
+    codes = table.codes(np.sort(sample))
+    found, exact = found_by(table, engine, codes, k), nearest_of(table, codes, k)
+    near = (found.distances >= 0) & (found.distances <= exact.distances[:, -1:])
+    return Measured(engine, float(near.mean()), k)
+
+
 def found_by(
     table: CodeTable, engine: Any, codes: UInt8[np.ndarray, "queries bytes"], k: int
 ) -> Neighbours:
     """What an approximate index finds; where that is fewer than k, ids and distances end in -1."""
     found = engine.search(codes, min(k, len(table)))
-    # What was not found has position -1 and the largest distance there is, so it comes last.
-    distances, positions = in_order(found[0].astype(np.int64), found[1])
+    # What was not found has position -1; its distance is the largest there is in the lists, and
+    # the least in the graph.
+    distances = np.where(found[1] < 0, BEYOND, found[0].astype(np.int64))
+    distances, positions = in_order(distances, found[1])
     there = positions >= 0
     ids = np.where(there, table.ids[positions], -1)
     return Neighbours(ids=ids, distances=np.where(there, distances, -1))

@@ -46,6 +46,14 @@ class Labels:
         found = [self._ids(label) for label in set(labels)]
         return np.unique(np.concatenate([np.empty(0, dtype=np.int64), *found]))
 
+    def counts(self) -> dict[str, int]:
+        """How many items have each label that any has."""
+        # A label may be left in one of the tables only, if the other is damaged.
+        query = "SELECT label FROM labels UNION SELECT label FROM label_sums ORDER BY label"
+        labels = [label for (label,) in self._connection.execute(query)]
+        counts = {label: len(self._ids(label)) for label in labels}
+        return {label: count for label, count in counts.items() if count}
+
     def _ids(self, label: str) -> Int64[np.ndarray, " n"]:
         rows = self._connection.execute("SELECT id FROM labels WHERE label = ?", (label,))
         ids = np.fromiter((row[0] for row in rows), dtype=np.int64)

@@ -35,7 +35,9 @@ class MemoryIndex(ClosedAfterwards):
     """Codes and metadata in memory, searched by comparing the query with every code.
 
     An engine with another way to the nearest codes overrides `nearest`, with another way to those
-    within a radius `balls`. A search among some items only always compares with every one of them.
+    within a radius `balls`. Both are told which table to search, so that whoever calls knows what
+    state the answer is of, also when other threads bring a newer one. A search among some items
+    only always compares with every one of them.
     """
 
     name: ClassVar[str]
@@ -89,28 +91,19 @@ class MemoryIndex(ClosedAfterwards):
         """The k nearest items of each query; fewer columns when fewer are stored or admitted."""
         check_codes(codes, self.n_bits)
         check_k(k)
+        table = self.table
         if where is None:
-            return self.nearest(codes, min(k, len(self)))
-        return nearest_of(self.table.subset(self._admitted(where)), codes, k)
-
-    def search_among(
-        self, codes: UInt8[np.ndarray, "queries bytes"], k: int, ids: Int64[np.ndarray, " n"]
-    ) -> Neighbours:
-        """The nearest among the items with these ids; ids that are not there do not matter."""
-        return nearest_of(self._among(ids), codes, k)
+            return self.nearest(table, codes, min(k, len(table)))
+        return nearest_of(self._admitted(table, where), codes, k)
 
     def within(self, codes: np.ndarray, radius: int, where: Where | None = None) -> list[Ball]:
         """The items at most `radius` bits away from each query."""
         check_codes(codes, self.n_bits)
         check_radius(radius)
+        table = self.table
         if where is None:
-            return self.balls(codes, radius)
-        return balls_of(self.table.subset(self._admitted(where)), codes, radius)
-
-    def within_among(
-        self, codes: UInt8[np.ndarray, "queries bytes"], radius: int, ids: Int64[np.ndarray, " n"]
-    ) -> list[Ball]:
-        return balls_of(self._among(ids), codes, radius)
+            return self.balls(table, codes, radius)
+        return balls_of(self._admitted(table, where), codes, radius)
 
     def iterate(self, batch_size: int = 4096) -> Iterator[Items]:
         """All items in the order of ids, some at a time."""
@@ -128,28 +121,28 @@ class MemoryIndex(ClosedAfterwards):
         """Search these codes from now on."""
         self.table = table
 
-    def nearest(self, codes: UInt8[np.ndarray, "queries bytes"], k: int) -> Neighbours:
-        """The k nearest of all items, of which there are at least k."""
-        return nearest_of(self.table, codes, k)
+    def nearest(
+        self, table: CodeTable, codes: UInt8[np.ndarray, "queries bytes"], k: int
+    ) -> Neighbours:
+        """The k nearest of all items of a table, of which there are at least k."""
+        return nearest_of(table, codes, k)
 
-    def balls(self, codes: UInt8[np.ndarray, "queries bytes"], radius: int) -> list[Ball]:
-        """All items within the radius of each query."""
-        return balls_of(self.table, codes, radius)
+    def balls(
+        self, table: CodeTable, codes: UInt8[np.ndarray, "queries bytes"], radius: int
+    ) -> list[Ball]:
+        """All items of a table within the radius of each query."""
+        return balls_of(table, codes, radius)
 
     def _items(self, positions: Int64[np.ndarray, " n"]) -> Items:
         ids = self.table.ids[positions]
         metadata = tuple(self._metadata.get(int(i), NOTHING_KNOWN) for i in ids)
         return Items(ids, self.table.codes(positions), metadata)
 
-    def _admitted(self, where: Where) -> Int64[np.ndarray, " m"]:
-        ids = [i for i, metadata in self._metadata.items() if where.admits(metadata)]
+    def _admitted(self, table: CodeTable, where: Where) -> CodeTable:
         if where.admits(NOTHING_KNOWN):
-            return np.arange(len(self))
-        return np.sort(self.table.positions(np.array(ids, dtype=np.int64))[0])
-
-    def _among(self, ids: Int64[np.ndarray, " n"]) -> CodeTable:
-        positions, there = self.table.positions(np.sort(ids))
-        return self.table.subset(positions[there])
+            return table
+        ids = [i for i, metadata in self._metadata.items() if where.admits(metadata)]
+        return table.among(np.array(ids, dtype=np.int64))
 
     def _remember(self, ids: Int64[np.ndarray, " n"], metadata: Sequence[Metadata] | None) -> None:
         if metadata is not None:

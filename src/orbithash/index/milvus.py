@@ -74,6 +74,7 @@ class MilvusIndex(ClosedAfterwards):
                 expected=code_bytes(n_bits),
                 n_bits=n_bits,
             )
+        self._check_kind()
         self._server.make_searchable(collection, self.index_type, "code")
 
     def __len__(self) -> int:
@@ -238,6 +239,22 @@ class MilvusIndex(ClosedAfterwards):
                 f"orbithash reads format {FORMAT}; use the version that wrote it"
             )
         return n_bits
+
+    def _check_kind(self) -> None:
+        """Raise if the collection was made by the other engine, which must search it too."""
+        made = self._server.index_type(self.collection)
+        if made in (None, self.index_type):
+            return
+        place = f"{self._server.address}/{self.collection}"
+        kinds = {kind.index_type: kind.name for kind in (MilvusIndex, MilvusInvertedIndex)}
+        if made not in kinds:
+            raise InputError(
+                f"the collection {self.collection!r} is indexed as {made}, which orbithash does "
+                "not search; give another name"
+            )
+        raise InputError(
+            f"{self.name}:{place} was made as {kinds[made]}; open it as {kinds[made]}:{place}"
+        )
 
     def _count(self, condition: str) -> int:
         rows = self._server.query(self.collection, condition, ["count(*)"])

@@ -86,9 +86,16 @@ class MilvusServer:
             schema.add_field(name, kinds.BINARY_VECTOR, dim=n_bits)
         self.call("create_collection", collection, schema=schema, consistency_level="Strong")
 
+    def index_type(self, collection: str) -> str | None:
+        """How a collection is indexed, in Milvus's words; nothing if it is not yet."""
+        names = self.call("list_indexes", collection)
+        return (
+            str(self.call("describe_index", collection, names[0])["index_type"]) if names else None
+        )
+
     def make_searchable(self, collection: str, index_type: str, vector: str) -> None:
         """Index a collection, unless it is, and load it; whoever made it may have died before."""
-        if not self.call("list_indexes", collection):
+        if self.index_type(collection) is None:
             parameters = self._pymilvus.MilvusClient.prepare_index_params()
             lists = {"nlist": 128} if "IVF" in index_type else {}
             parameters.add_index(vector, index_type=index_type, metric_type="HAMMING", params=lists)

@@ -4,14 +4,15 @@ index.sqlite        codes and metadata, see database.py
 model.safetensors   the encoder, under the name that a run gives it: orbithash.load takes either
 """
 
+import errno
 import hashlib
 import logging
 import os
-import shutil
 import sqlite3
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,13 @@ import numpy as np
 from jaxtyping import Int64, UInt8
 
 from orbithash.codes import MAX_BITS, MIN_BITS, check_codes, check_n_bits
-from orbithash.errors import DamagedIndexError, IdInUseError, InputError
+from orbithash.errors import (
+    DamagedIndexError,
+    HashingError,
+    IdInUseError,
+    InputError,
+    StorageError,
+)
 from orbithash.index.arguments import (
     LARGEST_ID,
     check_k,
@@ -41,8 +48,9 @@ from orbithash.index.base import (
 )
 from orbithash.index.blocks import Blocks
 from orbithash.index.closing import ClosedAfterwards
+from orbithash.index.code_table import CodeTable
 from orbithash.index.database import connect, create_database, reading, writing
-from orbithash.index.memory import MemoryIndex
+from orbithash.index.memory import MemoryIndex, balls_of, nearest_of
 from orbithash.index.rows import Rows
 
 logger = logging.getLogger(__name__)
@@ -54,31 +62,52 @@ def create_store(folder: Path, n_bits: int, *, encoder: bytes | None = None) -> 
     """Make an empty index, whole or not at all; `encoder` is the file that a run holds."""
     check_n_bits(n_bits)
     folder = folder.absolute()
-    if folder.exists():
-        raise InputError(f"{folder} exists; open it, or give the new index another name")
     try:
+        if folder.exists():
+            raise exists(folder)
         folder.parent.mkdir(parents=True, exist_ok=True)
-        workplace = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    except OSError as error:
-        raise InputError(f"cannot write {folder}: {error.strerror}; choose another name") from None
-    try:
-        new = workplace / "new"
-        new.mkdir()
-        facts: dict[str, Any] = {"n_bits": int(n_bits), "next_id": 0, "version": 0}
-        if encoder is not None:
-            (new / ENCODER).write_bytes(encoder)
-            facts["encoder"] = hashlib.sha256(encoder).hexdigest()
-        create_database(new)
-        connection = connect(new)
-        with writing(connection, new):
-            connection.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
-        connection.close()
-        for path in (*new.iterdir(), new):
-            to_disk(path)
-        new.rename(folder)
+        with tempfile.TemporaryDirectory(
+            prefix=f".{folder.name}-", dir=folder.parent, ignore_cleanup_errors=True
+        ) as workplace:
+            new = Path(workplace) / "new"
+            write_store(new, n_bits, encoder)
+            new.rename(folder)
         to_disk(folder.parent)
-    finally:
-        shutil.rmtree(workplace, ignore_errors=True)
+    except HashingError:
+        raise
+    except OSError as error:
+        raise not_made(folder, error) from None
+
+
+def write_store(new: Path, n_bits: int, encoder: bytes | None) -> None:
+    """The files of an empty index in a new folder, on the disk once this returns."""
+    new.mkdir()
+    facts: dict[str, Any] = {"n_bits": int(n_bits), "next_id": 0, "version": 0}
+    if encoder is not None:
+        (new / ENCODER).write_bytes(encoder)
+        facts["encoder"] = hashlib.sha256(encoder).hexdigest()
+    create_database(new)
+    with closing(connect(new)) as connection, writing(connection, new):
+        connection.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
+    for path in (*new.iterdir(), new):
+        to_disk(path)
+
+
+def not_made(folder: Path, error: OSError) -> HashingError:
+    """Why there is no new index, in the words of whoever wanted one."""
+    # Another process made it meanwhile; or the folder above is a file, which is no such case.
+    if error.errno in (errno.EEXIST, errno.ENOTEMPTY) and folder.exists():
+        return exists(folder)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+        return StorageError(
+            f"cannot write {folder}: {error.strerror}; nothing of it is left: free some space, "
+            "or check the disk, and try again"
+        )
+    return InputError(f"cannot write {folder}: {error.strerror}; choose another name")
+
+
+def exists(folder: Path) -> InputError:
+    return InputError(f"{folder} exists; open it, or give the new index another name")
 
 
 def to_disk(path: Path) -> None:
@@ -174,24 +203,23 @@ class StoredIndex(ClosedAfterwards):
         """The k nearest items of each query; fewer columns when fewer are stored or admitted."""
         check_codes(codes, self.n_bits)
         check_k(k)
-        admitted = self._refresh(where)
+        table, admitted = self._refresh(where)
         if admitted is None:
-            return self._engine.search(codes, k)
-        return self._engine.search_among(codes, k, admitted)
+            return self._engine.nearest(table, codes, min(k, len(table)))
+        return nearest_of(table.among(admitted), codes, k)
 
     def within(self, codes: np.ndarray, radius: int, where: Where | None = None) -> list[Ball]:
         """The items at most `radius` bits away from each query."""
         check_codes(codes, self.n_bits)
         check_radius(radius)
-        admitted = self._refresh(where)
+        table, admitted = self._refresh(where)
         if admitted is None:
-            return self._engine.within(codes, radius)
-        return self._engine.within_among(codes, radius, admitted)
+            return self._engine.balls(table, codes, radius)
+        return balls_of(table.among(admitted), codes, radius)
 
     def iterate(self, batch_size: int = 4096) -> Iterator[Items]:
         """All items in the order of ids, some at a time; what is added meanwhile may be missed."""
-        self._refresh(None)
-        ids = self._engine.table.ids
+        ids = self._refresh(None)[0].ids
         for start in range(0, len(ids), batch_size):
             yield self._present(ids[start : start + batch_size])
 
@@ -245,8 +273,7 @@ class StoredIndex(ClosedAfterwards):
 
     def sample(self, n: int, *, seed: int) -> Items:
         """So many items chosen at random, or all of them, in the order of ids."""
-        self._refresh(None)
-        ids = self._engine.table.ids
+        ids = self._refresh(None)[0].ids
         chosen = np.random.default_rng(seed).choice(len(ids), min(n, len(ids)), replace=False)
         return self._present(ids[np.sort(chosen)])
 
@@ -296,8 +323,14 @@ class StoredIndex(ClosedAfterwards):
             self._written_rows.remove(ids)
             self._written_blocks.remove(ids)
 
-    def _refresh(self, where: Where | None) -> Int64[np.ndarray, " n"] | None:
-        """Bring the engine up to date; the ids that a filter admits, in the same state."""
+    def _refresh(
+        self, where: Where | None
+    ) -> tuple[CodeTable, Int64[np.ndarray, " admitted"] | None]:
+        """Bring the engine up to date: its codes, and the ids that a filter admits of them.
+
+        The two are of one state. The engine may have a newer one as soon as this returns, for
+        threads share it: whoever searches must search the table that is returned.
+        """
         with self._lock, reading(self._connection, self.folder):
             query = "SELECT value FROM facts WHERE name = 'version'"
             version = self._connection.execute(query).fetchone()[0]
@@ -305,4 +338,5 @@ class StoredIndex(ClosedAfterwards):
                 loaded = self._blocks.table(self._engine.table, self._versions)
                 self._engine.replace_table(loaded.codes)
                 self._versions, self._seen = loaded.versions, version
-            return None if where is None else self._rows.admitted(where)
+            admitted = None if where is None else self._rows.admitted(where)
+            return self._engine.table, admitted

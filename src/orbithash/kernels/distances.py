@@ -7,9 +7,9 @@ tensor operations can give the same to the last bit.
 """
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
-from orbithash.kernels.threads import threads_for
+from orbithash.kernels.threads import parallel, threads_for
 
 BLOCK = 1024  # columns at a time: a block of the sums stays in the first cache
 
@@ -18,10 +18,11 @@ def squared_distances(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """Float (n, bits) and (m, bits) to (n, m)."""
     with threads_for(len(rows) * len(columns)):
         # Bit by bit, so that the innermost loop runs along memory and vectorises.
-        return _by_bit(np.ascontiguousarray(rows), np.ascontiguousarray(columns.T))
+        distances: np.ndarray = _by_bit(np.ascontiguousarray(rows), np.ascontiguousarray(columns.T))
+        return distances
 
 
-@njit(cache=True, parallel=True, nogil=True)
+@parallel
 def _by_bit(rows: np.ndarray, columns_by_bit: np.ndarray) -> np.ndarray:
     n_columns = columns_by_bit.shape[1]
     distances = np.zeros((len(rows), n_columns), rows.dtype)

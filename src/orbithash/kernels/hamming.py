@@ -2,14 +2,14 @@
 
 import numpy as np
 from jaxtyping import UInt8, UInt16, UInt64
-from numba import njit, prange
+from numba import prange
 
 from orbithash.kernels.popcount import (
     as_words,
     block_distances,
     check_same_length,
 )
-from orbithash.kernels.threads import queries_per_task
+from orbithash.kernels.threads import parallel, queries_per_task
 
 BLOCK = 16384  # images per pass; 128 kB of each word, so a block stays in the cache of its core
 TOGETHER = 16  # queries that share a pass over the database, at most
@@ -38,7 +38,7 @@ def hamming_distances_reference(
     return np.asarray(different.sum(axis=2, dtype=np.uint16))
 
 
-@njit(cache=True, parallel=True, nogil=True)
+@parallel
 def fill_distances(
     queries: UInt64[np.ndarray, "words n"],
     database: UInt64[np.ndarray, "words m"],

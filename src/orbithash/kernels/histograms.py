@@ -13,7 +13,7 @@ from orbithash.kernels.popcount import (
     block_distances,
     check_same_length,
 )
-from orbithash.kernels.threads import queries_per_task
+from orbithash.kernels.threads import parallel, queries_per_task
 
 BLOCK_WORDS = 65536  # that a task's queries go through in turn, while they are in the cache
 PART = 2048  # distances computed before they are counted
@@ -81,7 +81,7 @@ def graded_histograms_reference(
     return items, by_grade
 
 
-@njit(cache=True, parallel=True, nogil=True)
+@parallel
 def count_in_pairs(queries, database, starts, grades, together, items, by_grade):  # type: ignore[no-untyped-def]
     """Count two neighbours with one increment, in a table of all pairs of distances.
 
@@ -112,7 +112,7 @@ def count_in_pairs(queries, database, starts, grades, together, items, by_grade)
                 empty_pairs(second, items[query])
 
 
-@njit(cache=True, parallel=True, nogil=True)
+@parallel
 def count_singly(queries, database, starts, grades, together, items, by_grade):  # type: ignore[no-untyped-def]
     """Count neighbours in turn in four histograms, so that equal ones need not wait."""
     n_queries, n_distances = items.shape

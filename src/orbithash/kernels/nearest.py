@@ -19,7 +19,7 @@ from orbithash.kernels.lanes import (
     without_lowest,
 )
 from orbithash.kernels.popcount import as_words, check_same_length
-from orbithash.kernels.threads import database_parts, queries_per_task
+from orbithash.kernels.threads import database_parts, parallel, queries_per_task
 
 CANDIDATES = 1 << 21  # that a task's queries have room for, so that a large k takes fewer at once
 NOWHERE = np.iinfo(np.int32).max  # the distance of what a part of the database does not have
@@ -88,7 +88,7 @@ def nearest_reference(
     return np.take_along_axis(distances, positions, axis=1), positions
 
 
-@njit(cache=True, parallel=True, nogil=True)
+@parallel
 def find_nearest(queries, database, capacity, together, distances, positions):  # type: ignore[no-untyped-def]
     """The nearest in each part of the database, by tasks of some queries and one part."""
     n_queries, parts, k = distances.shape

@@ -20,6 +20,7 @@ from orbithash.kernels.lanes import lowest
 from orbithash.kernels.nearest import nearest_words
 from orbithash.kernels.popcount import popcount
 from orbithash.kernels.substring_tables import MOST_BITS, SubstringTables, cut
+from orbithash.kernels.threads import parallel
 from orbithash.kernels.within import within_words
 
 # Measured: what takes as long as scanning so many words of codes, of which a core does eight in a
@@ -96,7 +97,7 @@ def worth_probing(words: int, n_queries: int) -> int:
     return words // GIVE_UP * max(1, min(n_queries, threads)) // threads
 
 
-@njit(cache=True, parallel=True, nogil=True)
+@parallel
 def probe_all(queries, database, tables, k, radius, costs, keys, found):  # type: ignore[no-untyped-def]
     for query in prange(len(queries)):
         found[query] = probe(queries, query, database, tables, k, radius, costs, keys)

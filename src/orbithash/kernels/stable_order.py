@@ -6,11 +6,11 @@ seen at its own, plus one. The number of relevant items up to that rank is count
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64, UInt8, UInt64
-from numba import njit, prange
+from numba import prange
 
 from orbithash.kernels.hamming import hamming_distances_reference
 from orbithash.kernels.popcount import block_distances
-from orbithash.kernels.threads import queries_per_task
+from orbithash.kernels.threads import parallel, queries_per_task
 
 BLOCK = 16384
 TOGETHER = 8  # queries of one task, at most
@@ -63,7 +63,7 @@ def stable_precision_sums_reference(
     return precisions @ within, relevant.astype(np.int64) @ within
 
 
-@njit(cache=True, parallel=True, nogil=True)
+@parallel
 def add_precisions(  # type: ignore[no-untyped-def]
     queries, database, group, answers, ranks, relevant_ranks, cutoffs, together, sums, found
 ):

@@ -13,6 +13,7 @@ from jaxtyping import Int64, UInt32, UInt64
 from numba import njit, prange
 
 from orbithash.errors import InputError
+from orbithash.kernels.threads import parallel
 
 FEWEST_BITS, MOST_BITS = 8, 24  # of a substring: a table has a place for each of its values
 
@@ -67,7 +68,7 @@ def cut(word, next_word, start, width):  # type: ignore[no-untyped-def]
     return np.int64(bits & np.uint64((1 << width) - 1))
 
 
-@njit(cache=True, parallel=True, nogil=True)
+@parallel
 def fill_tables(words, starts, widths, bases, offsets, rows):  # type: ignore[no-untyped-def]
     """A counting sort by each substring; equal ones stay in database order."""
     n_words, n = words.shape

@@ -19,7 +19,7 @@ import numpy as np
 from numba import njit, prange
 
 from orbithash.kernels.rank_lists import rank_list
-from orbithash.kernels.threads import threads_for
+from orbithash.kernels.threads import parallel, threads_for
 
 
 class Terms(NamedTuple):
@@ -70,7 +70,7 @@ def triplet_terms(
     return terms
 
 
-@njit(cache=True, parallel=True, nogil=True)
+@parallel
 def _binary_anchors(  # type: ignore[no-untyped-def]
     distances,
     hamming,
@@ -233,7 +233,7 @@ def _sum_of_weights(nearer, of_positive, of_negative):  # type: ignore[no-untype
     return total
 
 
-@njit(cache=True, parallel=True, nogil=True)
+@parallel
 def _graded_anchors(  # type: ignore[no-untyped-def]
     distances,
     hamming,

@@ -6,7 +6,7 @@ answer; the second puts them there.
 
 import numpy as np
 from jaxtyping import Int64, UInt8, UInt64
-from numba import njit, prange
+from numba import prange
 
 from orbithash.kernels.hamming import hamming_distances_reference
 from orbithash.kernels.lanes import (
@@ -18,7 +18,7 @@ from orbithash.kernels.lanes import (
     next_nearer,
     without_lowest,
 )
-from orbithash.kernels.threads import database_parts, queries_per_task
+from orbithash.kernels.threads import database_parts, parallel, queries_per_task
 
 
 def within_words(
@@ -67,7 +67,7 @@ def within_reference(
     return found
 
 
-@njit(cache=True, parallel=True, nogil=True)
+@parallel
 def go_through(queries, database, together, places, distances, positions):  # type: ignore[no-untyped-def]
     """Move each place on by every code that belongs there, and write the codes, if anywhere."""
     n_queries, limit, parts = places.shape
