@@ -20,6 +20,7 @@ from orbithash.errors import InputError
 if TYPE_CHECKING:
     from orbithash.experiments.plan import Run
     from orbithash.experiments.sources import Progress as SourceProgress
+    from orbithash.experiments.sources import Source
     from orbithash.experiments.table import Results
     from orbithash.experiments.time_left import TimeLeft
     from orbithash.experiments.workers import Event, Tell
@@ -116,7 +117,8 @@ def reproduce(
         console.print("Stopped; the same command goes on from here.")
         raise
     for results in made.results:
-        console.print(as_table(results))
+        for one_source in results.sources:  # all side by side would not fit a terminal
+            console.print(as_table(results, one_source))
     console.print("Tables with the paper's figures, the tests and the pictures:", style="bold")
     for results in made.results:
         print(f"  {table_folder(results, out) / 'report.html'}")
@@ -205,18 +207,20 @@ def in_words(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
-def as_table(results: "Results") -> Table:
-    """The means, the best of each column in bold."""
-    table = Table(title=results.table.title, title_justify="left", box=box.SIMPLE_HEAD)
+def as_table(results: "Results", source: "Source") -> Table:
+    """The means on one source, the best of each column in bold."""
+    title = f"{results.table.title}, {source.shown}"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    columns = [column for column in results.columns if column[0] == source.name]
     table.add_column("method", no_wrap=True)
-    for name, n_bits in results.columns:
-        table.add_column(f"{results.source(name).shown}\n{n_bits} bits", justify="right")
+    for _, n_bits in columns:
+        table.add_column(f"{n_bits} bits", justify="right")
     for place, line in enumerate(results.table.lines):
         if place and line.in_paper != results.table.lines[place - 1].in_paper:
             table.add_section()
             table.add_row("[dim]not in the paper[/dim]")
         cells = [line.shown]
-        for column in results.columns:
+        for column in columns:
             cell = results.cells.get((line.row.name, column))
             figure = f"{cell.map.mean:.4f}" if cell else "–"
             if cell and len(cell.maps) < len(results.seeds):
