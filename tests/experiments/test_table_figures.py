@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from orbithash.experiments.table_figures import table_figures, write_figures
+from orbithash.experiments.table_figures import OUR_FILES, table_figures, write_figures
 from orbithash.experiments.training_curves import mean_history
 from planned_runs import clouds_source
 from table_results import made_up_results
@@ -72,3 +72,22 @@ def test_figures_are_written_as_svg_and_png(sources, tmp_path):
     files = sorted(path.name for path in tmp_path.iterdir())
     assert files == ["precision_recall_32_bits.png", "precision_recall_32_bits.svg"]
     assert (tmp_path / files[0]).read_bytes().startswith(b"\x89PNG")
+
+
+def test_figures_of_an_earlier_table_go_and_those_of_others_stay(sources, tmp_path):
+    figures = table_figures(made_up_results(sources, bits=(16, 32)), {})
+    earlier = by_name(figures)["precision_at_32_bits"]
+    write_figures([earlier], tmp_path)
+    (tmp_path / "my_own.png").write_bytes(b"not ours")
+    write_figures(figures[:1], tmp_path)
+    assert {file.name for file in tmp_path.iterdir()} == {
+        "my_own.png",
+        f"{figures[0].name}.png",
+        f"{figures[0].name}.svg",
+    }
+
+
+def test_every_figure_has_a_name_that_is_known_as_ours(sources):
+    for table in ("claim", "gamma"):
+        for figure in table_figures(made_up_results(sources, table, bits=(16, 32)), {}):
+            assert OUR_FILES.fullmatch(f"{figure.name}.svg")

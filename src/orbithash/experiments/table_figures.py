@@ -4,6 +4,7 @@ Sources stand side by side. Where a table has rows that are not in the paper, ea
 twice: with the paper's rows, and (`_more`) with the reference beside the others.
 """
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,11 @@ from orbithash.experiments.training_curves import Histories, History
 MAP = Axis("MAP (expected over the order of ties)")
 EPOCH = Axis("epoch")
 
+# Of any table: a folder of figures may hold somebody else's too.
+OUR_FILES = re.compile(
+    r"(map_over_(bits|gamma)|(precision_recall|precision_at|training)_\d+_bits)(_more)?\.(svg|png)"
+)
+
 
 @dataclass(frozen=True, eq=False)
 class TableFigure:
@@ -38,11 +44,11 @@ class TableFigure:
 
 
 def write_figures(figures: Sequence[TableFigure], folder: Path) -> None:
-    """Each as SVG and as PNG, in the place of all earlier ones."""
+    """Each as SVG and as PNG, in the place of all earlier ones; what else is there stays."""
     folder.mkdir(parents=True, exist_ok=True)
-    for suffix in (".svg", ".png"):
-        for earlier in folder.glob(f"*{suffix}"):
-            earlier.unlink()
+    for file_there in folder.iterdir():
+        if OUR_FILES.fullmatch(file_there.name):
+            file_there.unlink()
     for figure in figures:
         drawn = figure.drawn()
         for suffix, content in ((".svg", to_svg(drawn).encode()), (".png", to_png(drawn))):

@@ -45,7 +45,7 @@ class MemoryIndex(ClosedAfterwards):
     def __init__(self, n_bits: int) -> None:
         check_n_bits(n_bits)
         self.n_bits = int(n_bits)
-        self.table = empty_table(self.n_bits)
+        self.table = empty_table(self.n_bits)  # replaced whole by every change
         self._metadata: dict[int, Metadata] = {}  # of those items that have any
 
     def __len__(self) -> int:
@@ -59,7 +59,7 @@ class MemoryIndex(ClosedAfterwards):
         there = self.table.positions(ids)[1]
         if there.any():
             raise IdInUseError(int(ids[there][0]))
-        self.replace_table(self.table.with_items(ids, codes))
+        self.table = self.table.with_items(ids, codes)
         self._remember(ids, metadata)
 
     def update(
@@ -67,7 +67,7 @@ class MemoryIndex(ClosedAfterwards):
     ) -> None:
         """Store items in the place of those with the same ids, if there are any."""
         ids = checked_items(ids, codes, metadata, n_bits=self.n_bits)
-        self.replace_table(self.table.without(ids).with_items(ids, codes))
+        self.table = self.table.without(ids).with_items(ids, codes)
         self._forget(ids)
         self._remember(ids, metadata)
 
@@ -75,7 +75,7 @@ class MemoryIndex(ClosedAfterwards):
         """Forget these items; those that are not there do not matter. Returns how many were."""
         ids = checked_ids(ids)
         before = len(self)
-        self.replace_table(self.table.without(ids))
+        self.table = self.table.without(ids)
         self._forget(ids)
         return before - len(self)
 
@@ -116,10 +116,6 @@ class MemoryIndex(ClosedAfterwards):
 
     def close(self) -> None:
         """Nothing is held but memory."""
-
-    def replace_table(self, table: CodeTable) -> None:
-        """Search these codes from now on."""
-        self.table = table
 
     def nearest(
         self, table: CodeTable, codes: UInt8[np.ndarray, "queries bytes"], k: int

@@ -336,7 +336,7 @@ class StoredIndex(ClosedAfterwards):
             version = self._connection.execute(query).fetchone()[0]
             if version != self._seen:
                 loaded = self._blocks.table(self._engine.table, self._versions)
-                self._engine.replace_table(loaded.codes)
+                self._engine.table = loaded.codes
                 self._versions, self._seen = loaded.versions, version
             admitted = None if where is None else self._rows.admitted(where)
             return self._engine.table, admitted
