@@ -183,6 +183,27 @@ def test_sliders_and_labels_narrow_the_results(visit):
     page.wait_for_function("() => document.querySelector('#grid .mark.same')")
 
 
+def test_an_answer_does_not_take_back_what_was_moved_since(visit):
+    page = visit.page
+    page.clock.install()
+    page.goto(visit.address + "?id=5&radius=0")
+    wait_for_results(page, "id=5")
+    page.clock.pause_at(page.evaluate("Date.now()") + 1000)
+    page.focus("#radius")
+    page.keyboard.press("End")  # the page waits for further moves, by the clock that stands still
+    page.fill("#label", "2")
+    page.keyboard.press("Enter")  # asks at once, with the radius as it was
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('#grid .label')].every((l) => l.textContent === '2')"
+        " && document.querySelector('#grid').ariaBusy === 'false'"
+        " && location.search.includes('radius=0') && location.search.includes('label=2')"
+    )
+    assert page.inner_text("#radius-shown") == "any"
+    page.clock.run_for(200)
+    page.wait_for_function("() => !location.search.includes('radius')")
+    page.wait_for_function("() => document.querySelectorAll('#grid .card').length > 0")
+
+
 def test_the_theme_is_switched_and_remembered(page):
     paper = "getComputedStyle(document.documentElement).backgroundColor"
     light = page.evaluate(paper)

@@ -4,6 +4,7 @@ import { byId, counted, element } from "./dom.js";
 import { adjust, readState } from "./state.js";
 
 const PAUSE = 120; // ms after the last move of a slider
+const moved = new Set(); // sliders whose last move was not acted on yet
 
 export function startControls() {
   slider("k", (value) => ({ k: value }));
@@ -23,8 +24,12 @@ function slider(name, change) {
   let timer;
   input.addEventListener("input", () => {
     showValue(name);
+    moved.add(name);
     clearTimeout(timer);
-    timer = setTimeout(() => adjust(change(Number(input.value), Number(input.max))), PAUSE);
+    timer = setTimeout(() => {
+      moved.delete(name);
+      adjust(change(Number(input.value), Number(input.max)));
+    }, PAUSE);
   });
 }
 
@@ -43,10 +48,11 @@ export function showControls(state, about) {
   const { n_bits: nBits, largest_k: largest, count } = about;
   const k = byId("k");
   k.max = Math.max(state.k, Math.min(100, largest, Math.max(1, count)));
-  k.value = state.k;
   const radius = byId("radius");
   radius.max = nBits;
-  radius.value = state.radius ?? nBits;
+  // An answer to what was asked before must not take back what somebody has moved since.
+  if (!moved.has("k")) k.value = state.k;
+  if (!moved.has("radius")) radius.value = state.radius ?? nBits;
   showValue("k");
   showValue("radius");
   showChosen(state);
