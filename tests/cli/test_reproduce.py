@@ -48,15 +48,19 @@ def test_a_table_is_made_once(features, tmp_path, capsys):
     assert {path: path.stat().st_mtime_ns for path in runs} == runs
     assert (table / "report.html").stat().st_mtime_ns == drawn  # at once: nothing is drawn again
 
-    assert run(command(features, tmp_path, table="selection")) == 0
-    assert len(list(tmp_path.rglob("model.safetensors"))) == 6 * 2  # four are shared
-    assert run(command(features, tmp_path, epochs=3)) == 0
-    assert len(list(tmp_path.rglob("model.safetensors"))) == 6 * 2 + 4 * 2
+
+@pytest.mark.usefixtures("no_figures")
+def test_tables_share_runs_of_the_same_settings(features, tmp_path):
+    assert run(command(features, tmp_path, "--seeds", "1")) == 0
+    assert run(command(features, tmp_path, "--seeds", "1", table="selection")) == 0
+    assert len(list(tmp_path.rglob("model.safetensors"))) == 6  # two of eight are shared
+    assert run(command(features, tmp_path, "--seeds", "1", epochs=3)) == 0
+    assert len(list(tmp_path.rglob("model.safetensors"))) == 6 + 4
 
 
 @pytest.mark.usefixtures("no_figures")
 def test_killed_in_the_middle_the_same_command_gives_the_same_table(features, tmp_path):
-    arguments = command(features, tmp_path / "killed", epochs=20)
+    arguments = command(features, tmp_path / "killed", epochs=4)
     process = subprocess.Popen(
         [sys.executable, "-m", "orbithash", *arguments],
         env=os.environ | {"PYTHONPATH": str(SOURCE)},
@@ -70,7 +74,7 @@ def test_killed_in_the_middle_the_same_command_gives_the_same_table(features, tm
     assert not (tmp_path / "killed" / "ablation").exists()
 
     assert run(arguments) == 0
-    assert run(command(features, tmp_path / "whole", epochs=20)) == 0
+    assert run(command(features, tmp_path / "whole", epochs=4)) == 0
     killed, whole = (
         (tmp_path / name / "ablation" / "results.json").read_text() for name in ("killed", "whole")
     )
@@ -129,8 +133,7 @@ def test_wrong_arguments_are_found_before_images_are_described(tmp_path, capsys)
 @pytest.mark.usefixtures("no_figures")
 def test_images_train_the_whole_network_unless_it_is_frozen(tmp_path, capsys):
     table = write_table(coloured(tmp_path / "images"), tmp_path / "birds.csv")
-    quick = ("--seeds", "1", "--jobs", "2")
-    asked = command(table, tmp_path, "--backbone", "small-cnn", *quick, epochs=1)
+    asked = command(table, tmp_path, "--backbone", "small-cnn", "--seeds", "1", epochs=1)
     assert run(asked) == 0
     made = tmp_path / "ablation-fine-tuned"
     assert "Losses trained the whole network" in (made / "table.md").read_text()
