@@ -38,14 +38,17 @@ class Visit:
             **{"viewport": {"width": 1280, "height": 800}, **options}
         )
         self.page = self._context.new_page()
-        self.page.set_default_timeout(30_000)
+        self.page.set_default_timeout(120_000)  # of which only a slow machine needs most
         self.complaints: list[str] = []
+        self.expected: str | None = None  # a complaint with this in it is none
         self.foreign: list[str] = []
         self.page.on("console", self._on_console)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", self._on_request)
 
     def _on_console(self, message) -> None:
+        if self.expected and self.expected in message.text:
+            return
         if message.type in ("error", "warning"):
             self.complaints.append(message.text)
 

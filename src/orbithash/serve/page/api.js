@@ -38,11 +38,11 @@ async function call(path, options = {}) {
   let response;
   try {
     response = await fetch(API + path, { credentials: "same-origin", ...options });
+    if (response.ok) return await response.json();
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ApiError(0, "The server does not answer. Is it still running?");
   }
-  if (response.ok) return response.json();
   throw new ApiError(response.status, await reason(response));
 }
 
@@ -50,7 +50,8 @@ async function reason(response) {
   try {
     const { detail } = await response.json();
     return sentence(detail);
-  } catch {
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
     return `The server answered ${response.status}.`;
   }
 }

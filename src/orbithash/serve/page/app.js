@@ -14,7 +14,7 @@ function show(state, moved) {
     if (link.dataset.view === state.view) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  return state.view === "search" ? showSearch(state, moved) : showCollection(moved);
+  return state.view === "search" ? showSearch(state, moved) : showCollection();
 }
 
 startSearch();

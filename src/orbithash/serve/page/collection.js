@@ -5,27 +5,28 @@ import { strip } from "./bits.js";
 import { addressOfItem, itemCard, picture } from "./cards.js";
 import { balance, histogram } from "./charts.js";
 import { byId, counted, element, newSeed, number, shuffled } from "./dom.js";
-import { attempt } from "./shell.js";
-import { backToPlace } from "./state.js";
+import { attempt, begin } from "./shell.js";
+import { arrive } from "./state.js";
 
 const LABELS = 24; // that are shown at first
 const SAMPLE = 24;
 
-export function showCollection(moved) {
+export function showCollection() {
+  const signal = begin();
   document.title = "Collection · orbithash";
   return attempt(async () => {
-    const about = await api.stats();
+    if (signal.aborted) return;
+    const about = await api.stats(signal);
+    if (signal.aborted) return;
     byId("collection").replaceChildren(
       element("h1", { id: "collection-title", tabindex: "-1" }, "The collection"),
       tiles(about),
       element("div", { class: "columns" }, labels(about), element("div", {}, distances(about), bits(about))),
       pairs("Nearest pairs", "Of the sample, those that differ least: duplicates and near ones show here.", about.nearest, about),
       pairs("Farthest pairs", "Of the sample, those that differ most.", about.farthest, about),
-      sample(about),
+      sample(about, signal),
     );
-    if (!moved) return;
-    backToPlace();
-    byId("collection-title").focus({ preventScroll: true });
+    if (arrive()) byId("collection-title").focus({ preventScroll: true });
   });
 }
 
@@ -126,12 +127,12 @@ function pairs(title, note, found, { n_bits: nBits }) {
   );
 }
 
-function sample(about) {
+function sample(about, signal) {
   const grid = element("ul", { class: "grid small", "aria-label": "A sample" });
   const draw = () =>
     attempt(async () => {
       const seed = newSeed();
-      const { items } = await api.sample(SAMPLE, seed);
+      const { items } = await api.sample(SAMPLE, seed, signal);
       grid.replaceChildren(...shuffled(items, seed).map(itemCard));
     });
   if (about.count) draw();

@@ -1,10 +1,7 @@
 // How many, how near, and of which labels.
 
 import { byId, counted, element } from "./dom.js";
-import { adjust, readState } from "./state.js";
-
-const PAUSE = 120; // ms after the last move of a slider
-const moved = new Set(); // sliders whose last move was not acted on yet
+import { adjust, readState, turn, withTurned } from "./state.js";
 
 export function startControls() {
   slider("k", (value) => ({ k: value }));
@@ -21,15 +18,9 @@ export function startControls() {
 
 function slider(name, change) {
   const input = byId(name);
-  let timer;
   input.addEventListener("input", () => {
     showValue(name);
-    moved.add(name);
-    clearTimeout(timer);
-    timer = setTimeout(() => {
-      moved.delete(name);
-      adjust(change(Number(input.value), Number(input.max)));
-    }, PAUSE);
+    turn(change(Number(input.value), Number(input.max)));
   });
 }
 
@@ -41,21 +32,18 @@ function choose(label, isComplete = false) {
   if (!taken) return;
   byId("label").value = "";
   const { labels } = readState();
-  if (!labels.includes(taken)) adjust({ labels: [...labels, taken] });
+  adjust({ labels: labels.includes(taken) ? labels : [...labels, taken] });
 }
 
-export function showControls(state, about) {
+export function showSliders(state, about) {
   const { n_bits: nBits, largest_k: largest, count } = about;
-  const k = byId("k");
-  k.max = Math.max(state.k, Math.min(100, largest, Math.max(1, count)));
-  const radius = byId("radius");
-  radius.max = nBits;
-  // An answer to what was asked before must not take back what somebody has moved since.
-  if (!moved.has("k")) k.value = state.k;
-  if (!moved.has("radius")) radius.value = state.radius ?? nBits;
+  const { k, radius } = withTurned(state);
+  byId("k").max = Math.max(k, Math.min(100, largest, Math.max(1, count)));
+  byId("k").value = k;
+  byId("radius").max = nBits;
+  byId("radius").value = radius ?? nBits;
   showValue("k");
   showValue("radius");
-  showChosen(state);
 }
 
 function showValue(name) {
@@ -78,7 +66,8 @@ export function showLabels({ labels }) {
   byId("filter").hidden = !labels.length;
 }
 
-function showChosen(state) {
+// At once, so that a label can be taken back even if nothing answers.
+export function showChosen(state) {
   byId("chosen").replaceChildren(
     ...state.labels.map((label) =>
       element(

@@ -20,19 +20,18 @@ export function onImage(take) {
 
 function dropped(take) {
   const veil = byId("veil");
-  let inside = 0; // elements that were entered and not left: each child sends its own events
-  const show = (change) => {
-    inside = Math.max(0, inside + change);
-    veil.hidden = inside === 0;
-  };
-  const holdsFile = (event) => event.dataTransfer?.types.includes("Files");
-  addEventListener("dragenter", (event) => holdsFile(event) && show(1));
-  addEventListener("dragleave", (event) => holdsFile(event) && show(-1));
-  addEventListener("dragover", (event) => holdsFile(event) && event.preventDefault());
-  addEventListener("drop", (event) => {
-    if (!holdsFile(event)) return;
+  const onFile = (name, action) =>
+    addEventListener(name, (event) => event.dataTransfer?.types.includes("Files") && action(event));
+  onFile("dragenter", () => (veil.hidden = false));
+  // Every element is left for the next; the window, for nothing.
+  onFile("dragleave", (event) => (veil.hidden = !event.relatedTarget));
+  onFile("dragover", (event) => {
     event.preventDefault();
-    show(-inside);
+    veil.hidden = false;
+  });
+  onFile("drop", (event) => {
+    event.preventDefault();
+    veil.hidden = true;
     const file = firstImage(event.dataTransfer) ?? event.dataTransfer.files[0];
     if (file) take(file);
   });

@@ -3,56 +3,53 @@
 import * as api from "./api.js";
 import { strip } from "./bits.js";
 import { hitCard, itemCard, picture } from "./cards.js";
-import { showControls, showLabels, startControls } from "./controls.js";
+import { showChosen, showLabels, showSliders, startControls } from "./controls.js";
 import { byId, counted, element, newSeed, number, shuffled } from "./dom.js";
 import { onImage } from "./images.js";
 import { keepPreview, preview } from "./previews.js";
-import { about, announce, attempt, stats } from "./shell.js";
-import { addressOf, backToPlace, go, readState, replace } from "./state.js";
+import { about, announce, attempt, begin, stats } from "./shell.js";
+import { addressOf, arrive, go, readState, replace, settle, started } from "./state.js";
 
 const SHOWN_AT_START = 24;
 
-let latest = new AbortController();
+let leading = null; // what leads elsewhere, while it is on its way
 let uploaded = null; // the answer to an image, by the address that it is shown under
 
 export function startSearch() {
   startControls();
   onImage(takeImage);
   byId("random").addEventListener("click", () =>
-    attempt(async () => {
-      const { items } = await api.sample(1, newSeed());
-      if (items.length) go({ view: "search", id: items[0].text_id, code: null });
+    lead(async (signal) => {
+      const { items } = await api.sample(1, newSeed(), signal);
+      if (items.length && !signal.aborted) go({ view: "search", id: items[0].text_id, code: null });
     }),
   );
   byId("grid").addEventListener("keydown", moveInGrid);
 }
 
-// What is asked last is shown: the signal ends whatever was asked before.
-function begin() {
-  latest.abort();
-  latest = new AbortController();
-  return latest.signal;
-}
-
 export function showSearch(state, moved) {
+  showChosen(state);
+  if (leading && !moved) return lead(leading); // again, with the knobs as they are now
+  leading = null;
   const signal = begin();
   return attempt(async () => {
+    if (signal.aborted) return; // while a key was asked for
     busy(true);
     try {
       const isStart = state.id === null && state.code === null;
       const [known, answer] = await Promise.all([about(), isStart ? null : ask(state, signal)]);
       if (signal.aborted) return;
       byId("drop").hidden = !known.takes_images;
-      showControls(state, known);
+      showSliders(state, known);
       listLabels();
       if (isStart) await showStart(state, known, signal);
       else showAnswer(state, known, answer);
-      if (moved && !signal.aborted) {
-        backToPlace();
-        if (state.id !== null || state.code !== null) byId("summary").focus({ preventScroll: true });
-      }
+      if (!signal.aborted && arrive() && !isStart) byId("summary").focus({ preventScroll: true });
     } catch (error) {
-      if (!signal.aborted) showNothing();
+      if (!signal.aborted) {
+        showNothing();
+        arrive();
+      }
       throw error;
     } finally {
       if (!signal.aborted) busy(false);
@@ -172,18 +169,34 @@ function showLegend({ hits, n_bits: nBits }) {
 }
 
 function takeImage(file) {
-  return attempt(async () => {
+  return lead(async (signal) => {
     const state = { ...readState(), view: "search", id: null };
-    const signal = begin();
     const began = performance.now();
+    const answer = await api.searchImage(file, state, signal);
+    const { code } = answer.query;
+    await keepPreview(code, file);
+    if (signal.aborted) return;
+    uploaded = { ...answer, address: addressOf({ ...state, code }), waited: performance.now() - began };
+    go({ ...state, code });
+  });
+}
+
+// Do what leads elsewhere. If it fails, the search that it interrupted is taken up again.
+function lead(action) {
+  return attempt(async () => {
+    await started;
+    settle();
+    const interrupts = byId("grid").getAttribute("aria-busy") === "true";
+    leading = action;
+    const signal = begin();
     busy(true);
     try {
-      const answer = await api.searchImage(file, state, signal);
-      const { code } = answer.query;
-      await keepPreview(code, file);
-      if (signal.aborted) return;
-      uploaded = { ...answer, address: addressOf({ ...state, code }), waited: performance.now() - began };
-      go({ ...state, code });
+      await action(signal);
+    } catch (error) {
+      if (signal.aborted) throw error;
+      leading = null;
+      if (interrupts && error.status !== 401) await showSearch(readState(), true);
+      throw error;
     } finally {
       if (!signal.aborted) busy(false);
     }

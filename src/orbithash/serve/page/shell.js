@@ -15,6 +15,15 @@ function once(ask) {
   };
 }
 
+let latest = new AbortController();
+
+// What is asked last is shown: the signal ends whatever was asked before, in either view.
+export function begin() {
+  latest.abort();
+  latest = new AbortController();
+  return latest.signal;
+}
+
 export const about = once(api.about);
 export const stats = once(api.stats); // of a large index it takes a while
 
@@ -50,16 +59,19 @@ let asking = null; // several requests may find out at once that a key is needed
 export function askForKey() {
   asking ??= new Promise((resolve) => {
     const dialog = byId("key-dialog");
-    dialog.onclose = () => asking && dialog.showModal(); // Escape leaves nothing to look at
+    byId("key-problem").hidden = true;
+    dialog.onclose = () => asking && !dialog.open && dialog.showModal(); // Escape leaves nothing to look at
     byId("key-form").onsubmit = async (event) => {
       event.preventDefault();
       event.submitter.disabled = true; // a second Enter would close the dialog of a later question
+      const given = byId("key").value;
       try {
-        await api.openSession(byId("key").value);
+        await api.openSession(given);
       } catch (error) {
         byId("key-problem").hidden = false;
         byId("key-problem").textContent = error.message;
-        byId("key").select();
+        byId("key").focus();
+        if (byId("key").value === given) byId("key").select();
         return;
       } finally {
         event.submitter.disabled = false;

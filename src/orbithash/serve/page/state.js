@@ -1,7 +1,7 @@
 // What is shown, as the address says it: every state can be kept, shared and gone back to.
 
 export const DEFAULT_K = 24;
-const REST = 150; // ms
+const REST = 150; // ms that a place in the page, or a knob, stays as it is before it is taken as meant
 
 export function readState(address = location.search) {
   const given = new URLSearchParams(address);
@@ -38,20 +38,22 @@ export const onState = (listener) => listeners.push(listener);
 // `moved` tells listeners that somebody went somewhere, rather than turned a knob.
 function tell(moved) {
   told = addressOf(readState());
+  arriving ||= moved;
   listeners.forEach((listener) => listener(readState(), moved));
 }
 
 let told = null; // the address that listeners know
-let scrolling; // a timer: the place in a page is kept with it when it rests there
 
 export function go(change) {
+  settle();
+  if (!arriving) keepPlace();
   const address = addressOf({ ...readState(), ...change });
-  clearTimeout(scrolling);
   if (address !== (location.search || "?")) history.pushState(null, "", address);
   tell(true);
 }
 
 export function adjust(change) {
+  settle();
   replace(change);
   tell(false);
 }
@@ -62,26 +64,68 @@ export function replace(change) {
   told = addressOf(readState());
 }
 
-// Where somebody was in the page who comes back to it; the top of a new one.
-export const backToPlace = () => scrollTo({ top: history.state?.scroll ?? 0 });
+let turned = {}; // by knobs that still move: browsers do not take an address for every pixel
+let turning;
+
+export function turn(change) {
+  turned = { ...turned, ...change };
+  clearTimeout(turning);
+  turning = setTimeout(() => adjust({}), REST);
+}
+
+// What the knobs show: an answer to what was asked before takes nothing back.
+export const withTurned = (state) => ({ ...state, ...turned });
+
+// Whatever is done next counts with the knobs as they are now.
+export function settle() {
+  clearTimeout(turning);
+  replace(turned);
+  turned = {};
+}
+
+let arriving = false; // somebody, at what is not shown yet: the page is scrolled as the one before
+let scrolling;
+
+// What the address names is shown. Scrolls to where somebody was who comes back to it, else to the
+// top; returns whether anybody had come, rather than turned a knob.
+export function arrive() {
+  const came = arriving;
+  if (came) scrollTo({ top: history.state?.scroll ?? 0 });
+  arriving = false;
+  return came;
+}
 
 function keepPlace() {
   clearTimeout(scrolling);
-  scrolling = setTimeout(() => history.replaceState({ scroll: scrollY }, ""), REST);
+  history.replaceState({ scroll: scrollY }, "");
 }
+
+function onScroll() {
+  clearTimeout(scrolling);
+  if (!arriving) scrolling = setTimeout(keepPlace, REST);
+}
+
+let haveStarted;
+export const started = new Promise((resolve) => (haveStarted = resolve));
 
 export function start() {
   history.scrollRestoration = "manual"; // the browser's own comes before the results do
-  addEventListener("scroll", keepPlace, { passive: true });
+  addEventListener("scroll", onScroll, { passive: true });
   addEventListener("popstate", () => {
+    if (addressOf(readState()) === told) return; // a link inside the page changes nothing
     clearTimeout(scrolling);
-    if (addressOf(readState()) !== told) tell(true); // a link inside the page changes nothing
+    clearTimeout(turning);
+    turned = {}; // by knobs of an address that is left already
+    tell(true);
   });
   document.addEventListener("click", (event) => {
     const link = event.target.closest?.("a[data-route]");
     if (!link || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
     event.preventDefault();
-    go(readState(new URL(link.href).search));
+    const there = readState(new URL(link.href).search);
+    // A card may be older than the knobs.
+    go(there.id === null ? there : { view: there.view, id: there.id, code: null });
   });
   tell(true);
+  haveStarted();
 }

@@ -11,22 +11,22 @@
       return null; // storage may be switched off
     }
   };
-  const show = () => {
-    root.dataset.theme = chosen() ?? (system.matches ? "dark" : "light");
-    document.getElementById("theme")?.setAttribute("aria-pressed", root.dataset.theme === "dark");
+  const show = (theme) => {
+    root.dataset.theme = theme;
+    document.getElementById("theme")?.setAttribute("aria-pressed", theme === "dark");
   };
-  show();
-  system.addEventListener("change", show);
-  document.addEventListener("DOMContentLoaded", () => {
-    show();
-    document.getElementById("theme").addEventListener("click", () => {
-      const other = root.dataset.theme === "dark" ? "light" : "dark";
-      try {
-        localStorage.setItem("theme", other);
-        show();
-      } catch {
-        root.dataset.theme = other;
-      }
-    });
+  const showChosen = () => show(chosen() ?? (system.matches ? "dark" : "light"));
+  showChosen();
+  system.addEventListener("change", showChosen);
+  document.addEventListener("DOMContentLoaded", showChosen);
+  document.addEventListener("click", (event) => {
+    if (!event.target.closest?.("#theme")) return;
+    const other = root.dataset.theme === "dark" ? "light" : "dark";
+    try {
+      localStorage.setItem("theme", other);
+    } catch {
+      // Not remembered, then.
+    }
+    show(other);
   });
 })();
