@@ -17,7 +17,7 @@ from matplotlib.ticker import PercentFormatter
 # grey, and with its black drawn in the page's ink, so that it shows on a dark page too.
 OKABE_ITO = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999")
 # Colour is never the only difference.
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES = ("--", "-.", ":")
 
 # On a light page and on a dark one; `follow_page` exchanges them.
@@ -108,7 +108,7 @@ def draw(
 def entries_per_row(names: Sequence[str], *, width: float) -> int:
     """How many entries of a legend fit into so many inches."""
     longest = max((len(name) for name in names), default=1)
-    return max(1, min(len(names) or 1, int(width / (0.75 + 0.075 * longest))))
+    return max(1, min(len(names) or 1, int(width / (0.65 + 0.072 * longest))))
 
 
 def line_styles(names: Iterable[str], *, strong: int) -> dict[str, dict[str, Any]]:
@@ -121,8 +121,9 @@ def line_styles(names: Iterable[str], *, strong: int) -> dict[str, dict[str, Any
             look = {"color": colours[place], "marker": MARKERS[place], "linestyle": "-"}
             styles[name] = look | {"linewidth": 2.4, "markersize": 5.5, "zorder": 4}
             continue
-        # The colours of the strong lines are not used again. Seven markers and three dashes come
-        # together again after 21 lines, so that lines differ without colour too.
+        # The colours of the strong lines are not used again. Eight markers and three dashes come
+        # together again after 24 lines, so that lines differ without colour too; and a colour that
+        # is used twice has another marker then.
         weak = (place - strong) % (len(colours) - strong)
         styles[name] = {
             "color": colours[strong + weak],
