@@ -11,6 +11,7 @@ from pathlib import Path
 
 import orbithash
 from orbithash.data import class_folders
+from orbithash.data.absolute_name import absolute_name
 from orbithash.encoders import answers, index_of_run, index_source
 from orbithash.encoders.run_folder import MODEL
 
@@ -19,7 +20,8 @@ def main(run: str, folder: str, address: str, query: str) -> None:
     images = class_folders(Path(folder))
     encoder = orbithash.load(run)
     with index_of_run(address, Path(run) / MODEL, n_bits=encoder.n_bits) as index:
-        report = index_source(index, encoder, images, source=folder)
+        # The same name as `orbithash index` gives it: what that has stored is known here.
+        report = index_source(index, encoder, images, source=absolute_name(folder))
         print(f"{report.new} new, {report.changed} changed, {report.unchanged} as before")
 
         (answer,) = answers(index, [query], encoder=encoder, k=5)

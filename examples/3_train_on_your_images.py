@@ -2,7 +2,7 @@
 
     python examples/3_train_on_your_images.py photos/ runs/photos efficientnet-lite0
 
-The command `orbithash train` does the same, and can be stopped and resumed.
+The command `orbithash train` does the same, keeps the split, and can be stopped and resumed.
 """
 
 import sys
@@ -20,6 +20,7 @@ N_BITS = 32
 
 
 def main(folder: str, out: str, backbone: str = "efficientnet-lite0", epochs: str = "20") -> None:
+    Path(out).mkdir(parents=True)  # first: a name that is taken must not cost a training
     images = class_folders(Path(folder))  # a split of its own: some of every class ask
     settings = replace(IMAGE_PRESETS["default"], epochs=int(epochs))
     trained = train_on_images(
@@ -33,7 +34,6 @@ def main(folder: str, out: str, backbone: str = "efficientnet-lite0", epochs: st
     )
     print(f"MAP of its queries: {evaluate_encoder(trained.encoder, images).map:.4f}")
 
-    Path(out).mkdir(parents=True)
     record = RunRecord(
         method="order-aware",
         n_bits=N_BITS,

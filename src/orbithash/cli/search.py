@@ -28,7 +28,7 @@ def search(
     ] = None,
     k: Annotated[
         int | None,
-        typer.Option("-k", min=1, help="How many to find.  [default: 10; with --radius all]"),
+        typer.Option("-k", min=1, help="How many to find; if not said 10, with --radius all."),
     ] = None,
     like: Annotated[
         list[int] | None,
