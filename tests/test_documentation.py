@@ -29,7 +29,7 @@ def test_links_between_pages_lead_somewhere(page):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_shown_results_are_the_committed_ones(page):
     text = page.read_text(encoding="utf-8")
-    stale = "stale; run: python -m orbithash.experiments.show_results README.md docs/results.md"
+    stale = "stale; run: make results"
     assert refreshed(text, ROOT / "experiments") == text, stale
 
 

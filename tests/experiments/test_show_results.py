@@ -17,6 +17,9 @@ Nothing yet.
 
 between
 
+<!-- results of claim: table -->
+<!-- end of results -->
+
 <!-- results of claim: whole -->
 <!-- end of results -->
 after
@@ -48,7 +51,7 @@ def test_results_are_read_as_they_were_written(results, folder):
 def test_the_table_stands_between_the_marks_and_nothing_else_changes(folder):
     page = refreshed(PAGE, folder)
     assert "Nothing yet." not in page
-    assert page.count("| Triplet | **0.8000** ± 0.1000") == 2
+    assert page.count("| Triplet | **0.8000** ± 0.1000") == 3
     assert page.count("Of 2 columns Order-aware is first in 0") == 2
     assert page.count("### Order-aware against each method") == 1
     assert page.startswith("# Mine\n\n<!-- results of claim: short -->\n")

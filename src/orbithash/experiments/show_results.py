@@ -3,8 +3,9 @@
     <!-- results of main: short -->
     <!-- end of results -->
 
-holds the table of `experiments/main/results.json` and where the reference stands; with `whole` in
-place of `short`, everything that table.md has. A table without results leaves the page as it is.
+holds the table of `experiments/main/results.json` and where the reference stands; with `table` in
+place of `short`, the table alone; with `whole`, everything that table.md has. A table without
+results leaves the page as it is.
 
     python -m orbithash.experiments.show_results README.md docs/results.md
 """
@@ -19,7 +20,7 @@ from orbithash.experiments.read_results import read_results
 from orbithash.experiments.table import Results
 
 MARKED = re.compile(
-    r"(?P<begin><!-- results of (?P<table>[\w-]+): (?P<form>short|whole) -->\n)"
+    r"(?P<begin><!-- results of (?P<table>[\w-]+): (?P<form>table|short|whole) -->\n)"
     r".*?"
     r"(?P<end><!-- end of results -->)",
     re.DOTALL,
@@ -33,20 +34,27 @@ def refreshed(text: str, results_folder: Path) -> str:
         file = results_folder / marked["table"] / "results.json"
         if not file.exists():
             return marked[0]
-        form = {"short": short_form, "whole": whole_form}[marked["form"]]
+        form = FORMS[marked["form"]]
         return f"{marked['begin']}\n{form(read_results(file))}\n\n{marked['end']}"
 
     return MARKED.sub(written, text)
 
 
+def table_form(results: Results) -> str:
+    return f"{how_to_read(results)}\n\n{map_table(results)}"
+
+
 def short_form(results: Results) -> str:
-    return "\n\n".join([how_to_read(results), map_table(results), in_short(results)])
+    return f"{table_form(results)}\n\n{in_short(results)}"
 
 
 def whole_form(results: Results) -> str:
     """As table.md without its title, one level of headings lower: the page has its own."""
     _, _, body = to_markdown(results).partition("\n\n")
     return re.sub("^#", "##", body, flags=re.MULTILINE).strip()
+
+
+FORMS = {"table": table_form, "short": short_form, "whole": whole_form}
 
 
 def refresh(page: Path, results_folder: Path) -> None:
