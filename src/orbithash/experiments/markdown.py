@@ -29,13 +29,14 @@ def how_to_read(results: Results) -> str:
     n = len(results.seeds)
     seeds = f"mean ± standard deviation over {n} seeds" if n > 1 else "one seed"
     text = f"Expected MAP over the order of ties, {seeds}; the highest of a column in bold."
-    if any(stage["settings"] for stages in results.stages.values() for stage in stages):
+    trains = any(stage["settings"] for stages in results.stages.values() for stage in stages)
+    if trains:
         text += f" {trained_how(results)}"
     if any(cell.printed is not None for cell in results.cells.values()):
-        text += (
-            " Beneath it what the paper prints, its losses having trained the whole network, and"
-        )
-        text += " in brackets by how much ours differs."
+        text += " Beneath it what the paper prints,"
+        if trains:
+            text += " its losses having trained the whole network,"
+        text += " and in brackets by how much ours differs."
     if not all(line.in_paper for line in results.table.lines):
         text += " Rows in italics are not in the paper."
     return text
