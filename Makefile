@@ -46,7 +46,7 @@ results: .venv/core ## put the committed results into README and docs
 
 setup: .venv/all ## install everything: all extras, tools, what the benchmarks compare with
 
-lock: .venv/servers ## write requirements.lock from what is installed now
+lock: ## write requirements.lock from what is installed now
 	$(PIP) freeze --exclude-editable | sed -E 's/\+[a-z0-9.]+$$//' | grep -vi '^orbithash' > requirements.lock
 
 clean: ## remove the environment and everything that was built

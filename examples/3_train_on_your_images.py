@@ -20,7 +20,8 @@ N_BITS = 32
 
 
 def main(folder: str, out: str, backbone: str = "efficientnet-lite0", epochs: str = "20") -> None:
-    Path(out).mkdir(parents=True)  # first: a name that is taken must not cost a training
+    if Path(out).exists():  # first: a name that is taken must not cost a training
+        raise FileExistsError(out)
     images = class_folders(Path(folder))  # a split of its own: some of every class ask
     settings = replace(IMAGE_PRESETS["default"], epochs=int(epochs))
     trained = train_on_images(
@@ -34,6 +35,7 @@ def main(folder: str, out: str, backbone: str = "efficientnet-lite0", epochs: st
     )
     print(f"MAP of its queries: {evaluate_encoder(trained.encoder, images).map:.4f}")
 
+    Path(out).mkdir(parents=True)
     record = RunRecord(
         method="order-aware",
         n_bits=N_BITS,

@@ -7,7 +7,7 @@ holds the table of `experiments/main/results.json` and where the reference stand
 place of `short`, the table alone; with `whole`, everything that table.md has. A table without
 results leaves the page as it is.
 
-    python -m orbithash.experiments.show_results README.md docs/results.md
+    python -m orbithash.experiments.show_results README.md docs/results.md docs/methods/shallow.md
 """
 
 import re

@@ -15,18 +15,23 @@ export function showCollection() {
   const signal = begin();
   document.title = "Collection · orbithash";
   return attempt(async () => {
+    if (signal.aborted) return; // while a key was asked for
+    const about = await api.stats(signal).catch((error) => {
+      if (!signal.aborted && error.status !== 401) arrive(); // the problem is at the top
+      throw error;
+    });
     if (signal.aborted) return;
-    const about = await api.stats(signal);
-    if (signal.aborted) return;
+    const [sample, drawSample] = sampleOf(about, signal);
     byId("collection").replaceChildren(
       element("h1", { id: "collection-title", tabindex: "-1" }, "The collection"),
       tiles(about),
       element("div", { class: "columns" }, labels(about), element("div", {}, distances(about), bits(about))),
       pairs("Nearest pairs", "Of the sample, those that differ least: duplicates and near ones show here.", about.nearest, about),
       pairs("Farthest pairs", "Of the sample, those that differ most.", about.farthest, about),
-      sample(about, signal),
+      sample,
     );
     if (arrive()) byId("collection-title").focus({ preventScroll: true });
+    await drawSample();
   });
 }
 
@@ -127,14 +132,14 @@ function pairs(title, note, found, { n_bits: nBits }) {
   );
 }
 
-function sample(about, signal) {
+// Its panel, and what draws another sample into it.
+function sampleOf(about, signal) {
   const grid = element("ul", { class: "grid small", "aria-label": "A sample" });
-  const draw = () =>
-    attempt(async () => {
-      const seed = newSeed();
-      const { items } = await api.sample(SAMPLE, seed, signal);
-      grid.replaceChildren(...shuffled(items, seed).map(itemCard));
-    });
-  if (about.count) draw();
-  return panel("A sample", null, grid, element("button", { type: "button", class: "quiet", click: draw }, "Show others"));
+  const draw = async () => {
+    const seed = newSeed();
+    const { items } = about.count ? await api.sample(SAMPLE, seed, signal) : { items: [] };
+    grid.replaceChildren(...shuffled(items, seed).map(itemCard));
+  };
+  const others = element("button", { type: "button", class: "quiet", click: () => attempt(draw) }, "Show others");
+  return [panel("A sample", null, grid, others), draw];
 }

@@ -8,7 +8,7 @@ import { byId, counted, element, newSeed, number, shuffled } from "./dom.js";
 import { onImage } from "./images.js";
 import { keepPreview, preview } from "./previews.js";
 import { about, announce, attempt, begin, stats } from "./shell.js";
-import { addressOf, arrive, go, readState, replace, settle, started } from "./state.js";
+import { addressOf, adjust, arrive, go, readState, replace, settle, started } from "./state.js";
 
 const SHOWN_AT_START = 24;
 
@@ -21,7 +21,9 @@ export function startSearch() {
   byId("random").addEventListener("click", () =>
     lead(async (signal) => {
       const { items } = await api.sample(1, newSeed(), signal);
-      if (items.length && !signal.aborted) go({ view: "search", id: items[0].text_id, code: null });
+      if (signal.aborted) return;
+      if (!items.length) throw new api.ApiError(0, "Nothing is indexed yet.");
+      go({ view: "search", id: items[0].text_id, code: null });
     }),
   );
   byId("grid").addEventListener("keydown", moveInGrid);
@@ -48,7 +50,7 @@ export function showSearch(state, moved) {
     } catch (error) {
       if (!signal.aborted) {
         showNothing();
-        arrive();
+        if (error.status !== 401) arrive(); // else only when the key is given
       }
       throw error;
     } finally {
@@ -177,25 +179,29 @@ function takeImage(file) {
     await keepPreview(code, file);
     if (signal.aborted) return;
     uploaded = { ...answer, address: addressOf({ ...state, code }), waited: performance.now() - began };
-    go({ ...state, code });
+    go({ view: "search", id: null, code });
   });
 }
 
-// Do what leads elsewhere. If it fails, the search that it interrupted is taken up again.
+// Do what leads elsewhere. If it fails, what it interrupted is taken up again.
 function lead(action) {
+  let signal = null;
+  let interrupts = false;
   return attempt(async () => {
     await started;
-    settle();
-    const interrupts = byId("grid").getAttribute("aria-busy") === "true";
+    if (signal?.aborted) return; // while a key was asked for
+    const turned = settle();
+    const waits = byId("grid").getAttribute("aria-busy") === "true";
+    interrupts ||= turned || waits || readState().view === "collection";
     leading = action;
-    const signal = begin();
+    signal = begin();
     busy(true);
     try {
       await action(signal);
     } catch (error) {
       if (signal.aborted) throw error;
       leading = null;
-      if (interrupts && error.status !== 401) await showSearch(readState(), true);
+      if (interrupts && error.status !== 401) adjust({});
       throw error;
     } finally {
       if (!signal.aborted) busy(false);

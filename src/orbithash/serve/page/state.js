@@ -76,11 +76,13 @@ export function turn(change) {
 // What the knobs show: an answer to what was asked before takes nothing back.
 export const withTurned = (state) => ({ ...state, ...turned });
 
-// Whatever is done next counts with the knobs as they are now.
+// Whatever is done next counts with the knobs as they are now. Returns whether any had moved.
 export function settle() {
   clearTimeout(turning);
+  const names = Object.keys(turned);
   replace(turned);
   turned = {};
+  return names.length > 0;
 }
 
 let arriving = false; // somebody, at what is not shown yet: the page is scrolled as the one before
