@@ -5,8 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from coloured_images import coloured
+from orbithash.networks import GoogLeNet, load_photo_backbone
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -60,3 +62,67 @@ def test_a_loss_of_ones_own_trains():
     scores = dict(line.split(": MAP ") for line in run_example("4_add_a_loss.py").splitlines())
     assert set(scores) == {"contrastive", "order-aware"}
     assert float(scores["contrastive"]) > 0.5
+
+
+def varint(value):
+    piece = bytearray()
+    while value > 127:
+        piece.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*piece, value])
+
+
+def field(number, content):
+    """A field of a Protocol Buffers message: a whole number, or bytes."""
+    if isinstance(content, int):
+        return varint(number << 3) + varint(content)
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def caffe_blob(values, *, old):
+    dimensions = [1] * (4 - values.ndim) + list(values.shape)
+    shape = (
+        b"".join(field(number, size) for number, size in enumerate(dimensions, start=1))
+        if old
+        else field(7, field(1, b"".join(map(varint, values.shape))))
+    )
+    return shape + field(5, values.astype("<f4").tobytes())
+
+
+CAFFE_NAMES = {
+    "branch1.conv": "1x1",
+    "branch2.0.conv": "3x3_reduce",
+    "branch2.1.conv": "3x3",
+    "branch3.0.conv": "5x5_reduce",
+    "branch3.1.conv": "5x5",
+    "branch4.1.conv": "pool_proj",
+    "conv1.conv": "conv1/7x7_s2",
+    "conv2.conv": "conv2/3x3_reduce",
+    "conv3.conv": "conv2/3x3",
+}
+
+
+def in_caffes_words(name):
+    block, _, layer = name.partition(".")
+    if name in CAFFE_NAMES:
+        return CAFFE_NAMES[name]
+    return f"{block[:9]}_{block[9:]}/{CAFFE_NAMES[layer]}"
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["layer", "layers of 2014"])
+def test_caffes_googlenet_is_converted_and_loads(tmp_path, old):
+    network = GoogLeNet()
+    weights = {name: value.numpy() for name, value in network.state_dict().items()}
+    file_field, name_field, blob_field = (2, 4, 6) if old else (100, 1, 7)
+    names = [name.removesuffix(".weight") for name in weights if name.endswith(".weight")]
+    model = field(1, b"GoogleNet") + field(file_field, field(name_field, b"data"))
+    for name in names:
+        blobs = [weights[f"{name}.weight"], weights[f"{name}.bias"]]
+        layer = field(name_field, in_caffes_words(name).encode())
+        layer += b"".join(field(blob_field, caffe_blob(blob, old=old)) for blob in blobs)
+        model += field(file_field, layer)
+    (tmp_path / "googlenet.caffemodel").write_bytes(model)
+    given = (tmp_path / "googlenet.caffemodel", tmp_path / "googlenet.safetensors")
+    assert run_example("5_convert_googlenet.py", *given).startswith("114 arrays")
+    loaded = load_photo_backbone("googlenet", given[1]).state_dict()
+    assert all(torch.equal(loaded[name], torch.from_numpy(weights[name])) for name in weights)
