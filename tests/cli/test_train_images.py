@@ -56,7 +56,7 @@ def test_a_run_on_images_says_how_it_was_made_and_what_could_not_be_read(trained
     images, _, folder = trained
     record = json.loads((folder / "run" / "run.json").read_text())
     assert (record["backbone"], record["weights"]) == ("small-cnn", None)
-    assert record["settings"]["new_layer_rate"] == 10.0
+    assert record["settings"]["new_layer_rate"] == 3.0
     unreadable = (folder / "run" / "unreadable.txt").read_text()
     assert unreadable.count("\n") == 1  # the query was never read
     assert images.paths[int(images.split.train[3])] in unreadable

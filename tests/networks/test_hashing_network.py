@@ -4,6 +4,7 @@ from torch import nn
 
 from orbithash.errors import InputError
 from orbithash.networks import BACKBONES, HashingNetwork, embed
+from orbithash.networks.feature_head import SPREAD
 
 # Channels and pixels of the smallest images that each backbone takes.
 SMALLEST = {"small-cnn": (1, 8, 8), "googlenet": (3, 32, 32), "efficientnet-lite0": (3, 32, 32)}
@@ -42,3 +43,21 @@ def test_embedding_leaves_the_network_in_training_mode():
 def test_a_backbone_that_hides_its_number_of_features_is_refused():
     with pytest.raises(InputError, match="give it an attribute n_features"):
         HashingNetwork(nn.Flatten(), 8)
+
+
+def test_after_fitting_every_bit_is_half_of_the_images_with_the_same_spread():
+    network = HashingNetwork(BACKBONES["small-cnn"](), 8)
+    images = torch.rand(50, 1, 8, 8)
+    network.fit_start(embed(network, images))
+    sums = embed(network, images).logit()
+    torch.testing.assert_close(sums.mean(dim=0), torch.zeros(8), atol=1e-3, rtol=0)
+    torch.testing.assert_close(
+        sums.std(dim=0, correction=0), torch.full((8,), SPREAD), atol=1e-3, rtol=0
+    )
+
+
+def test_images_that_are_all_the_same_give_no_nan():
+    network = HashingNetwork(BACKBONES["small-cnn"](), 8)
+    images = torch.ones(5, 1, 8, 8)
+    network.fit_start(embed(network, images))
+    assert embed(network, images).isfinite().all()

@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from orbithash.errors import InputError
+from orbithash.networks.feature_head import SPREAD
 
 
 @runtime_checkable
@@ -42,6 +43,19 @@ class HashingNetwork(nn.Module):
     ) -> Float[Tensor, "n {self.hash_layer.out_features}"]:
         embeddings: Tensor = self.hash_layer(self.backbone(images)).sigmoid()
         return embeddings
+
+    @torch.no_grad()
+    def fit_start(self, embeddings: Float[Tensor, "n {self.hash_layer.out_features}"]) -> None:
+        """Fit the hash layer's random start to the embeddings that it gives some images.
+
+        Every bit starts as a random half of them, with sums of the same spread. As drawn, some
+        bits are the same for all images, and the first steps make that worse.
+        """
+        sums = embeddings.logit(eps=1e-6).to(self.hash_layer.weight)
+        mean, spread = sums.mean(dim=0), sums.std(dim=0, correction=0)
+        factors = torch.where(spread > 0, SPREAD / spread, 1)
+        self.hash_layer.weight.mul_(factors[:, None])
+        self.hash_layer.bias.sub_(mean).mul_(factors)
 
 
 @torch.inference_mode()

@@ -20,6 +20,7 @@ from orbithash.errors import InputError
 from orbithash.losses import LOSSES
 from orbithash.networks import HashingNetwork, PhotoBackbone
 from orbithash.networks.device import check_device
+from orbithash.training.batches import BatchSource
 from orbithash.training.checkpoint import Checkpoints
 from orbithash.training.distributed import ALONE, Processes
 from orbithash.training.epoch import Epoch
@@ -117,6 +118,8 @@ def train_on_images(
             processes=processes,
         )
         with closing(source):
+            if init is None:
+                fit_start(network, source, processes)
             history = train(
                 network,
                 prepared.loss.to(device),
@@ -166,6 +169,14 @@ def start_network(
         )
     network.load_state_dict(theirs.state_dict())
     return network
+
+
+@torch.no_grad()
+def fit_start(network: HashingNetwork, source: BatchSource, processes: Processes) -> None:
+    """Fit the new hash layer to the first batch, which the network sees as when it trains."""
+    batch = next(iter(source(0)))
+    share = network.train()(batch.inputs.to(network.hash_layer.weight.device))
+    network.fit_start(processes.gather_constant(share))
 
 
 def training_view(backbone: PhotoBackbone) -> Any:
