@@ -5,6 +5,8 @@ Caffe: true 5 × 5 convolutions, local response normalisation, a bias in every c
 normalisation, and pools that round their size up. The two auxiliary classifiers are left out.
 """
 
+from typing import Any
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -118,10 +120,34 @@ def normalise_across_channels(
     Beyond the first and the last channel the squares count as 0. The same numbers as torch's
     `local_response_norm` in a third of its time: the sum over neighbours is a 1 × 1 convolution.
     """
+    normalised: Tensor = AcrossChannels.apply(x)  # type: ignore[no-untyped-call]
+    return normalised
+
+
+class AcrossChannels(torch.autograd.Function):
+    """The normalisation with its gradient written out: torch's own takes four times as long and
+    keeps more of every image in memory."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        base = functional.conv2d(x * x, neighbours(x), bias=torch.ones_like(x[0, :, 0, 0]))
+        # base ^ 0.75 from square roots, which processors have; powers they have not.
+        root = base.sqrt()
+        divisor = root * root.sqrt()
+        ctx.save_for_backward(x, base, divisor)
+        return x / divisor
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        x, base, divisor = ctx.saved_tensors
+        direct: Tensor = gradients[0] / divisor
+        # Every x is in its neighbours' bases too: 2 · 0.75 · x · the sum of what they pass on.
+        passed_on = functional.conv2d(direct * x / base, neighbours(x))
+        return direct.addcmul_(x, passed_on, value=-1.5)
+
+
+def neighbours(x: Float[Tensor, "n channels _ _"]) -> Float[Tensor, "channels channels 1 1"]:
+    """The 1 × 1 convolution that adds up 0.0001 / 5 of each of the five nearest channels."""
     channel = torch.arange(x.shape[1], device=x.device)
     nearest = (channel[:, None] - channel).abs() <= 2
-    weights = (nearest * (1e-4 / 5)).to(x)[:, :, None, None]
-    base = functional.conv2d(x * x, weights, bias=torch.ones_like(x[0, :, 0, 0]))
-    # base ^ 0.75 from square roots, which processors have; powers they have not.
-    root = base.sqrt()
-    return x / (root * root.sqrt())
+    return (nearest * (1e-4 / 5)).to(x)[:, :, None, None]
