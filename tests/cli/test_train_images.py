@@ -6,6 +6,7 @@ import pytest
 import orbithash
 from clean_processes import start
 from coloured_images import coloured, write_table
+from feature_files import write_clouds
 from orbithash.cli import run
 from orbithash.data import image_table
 from orbithash.metrics.scores import Scores
@@ -107,6 +108,18 @@ def test_another_run_is_gone_on_from_with_its_own_network(trained, tmp_path, cap
         assert message in capsys.readouterr().err
 
 
+def test_a_head_trained_on_features_goes_on_with_the_network(trained, tmp_path, capsys):
+    features = write_clouds(tmp_path / "features.npz", d=128)
+    shape = ("--bits", "8", "--hidden", "16", "--epochs", "1")
+    assert run(["train", str(features), *shape, "--out", str(tmp_path / "head")]) == 0
+    command = ["train", str(trained[1]), *shape, "--workers", "0"]
+    command += ["--init", str(tmp_path / "head"), "--out", str(tmp_path / "run")]
+    assert run(command) == 2
+    assert "give --backbone" in capsys.readouterr().err
+    assert run([*command, "--backbone", "small-cnn"]) == 0
+    assert orbithash.load(tmp_path / "run").network.head.hidden == 16
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -114,7 +127,7 @@ def test_another_run_is_gone_on_from_with_its_own_network(trained, tmp_path, cap
         (["--backbone", "resnet"], "there is no backbone 'resnet'"),
         (["--backbone", "googlenet"], "googlenet needs its weights"),
         (["--backbone", "small-cnn", "--method", "itq"], "itq is fitted to features"),
-        (["--backbone", "small-cnn", "--hidden", "8"], "hidden=8"),
+        (["--backbone", "small-cnn", "--hidden", "-8"], "training needs at least 0"),
         (["--backbone", "small-cnn", "--precision", "int8"], "precision='int8'"),
         (["--backbone", "small-cnn", "--device", "gpu"], "cannot run a network on 'gpu' here"),
         (["--backbone", "small-cnn", "--tensorboard", "{out}/board"], "lies inside of --out"),

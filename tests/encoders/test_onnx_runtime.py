@@ -30,7 +30,7 @@ def googlenet() -> HashingNetwork:
         # Large enough that activations neither vanish nor leave the normalisation idle.
         if weight.ndim == 4:
             nn.init.kaiming_normal_(weight, nonlinearity="relu")
-    nn.init.normal_(network.hash_layer.weight, std=1e-3)
+    nn.init.normal_(network.head.hash_layer.weight, std=1e-3)
     return network
 
 

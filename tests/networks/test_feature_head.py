@@ -36,9 +36,10 @@ def test_heads_that_cannot_be_are_refused(wrong):
         FeatureHead(6, 4, **wrong)
 
 
-def test_every_bit_starts_as_half_of_the_images_with_the_same_spread():
+@pytest.mark.parametrize("hidden", [0, 32])
+def test_every_bit_starts_as_half_of_the_images_with_the_same_spread(hidden):
     features = torch.randn(500, 6) * 40 + 7
-    head = FeatureHead(6, 16, hidden=32)
+    head = FeatureHead(6, 16, hidden=hidden)
     head.fit_start(features)
     sums = head.eval().sums(features)
     torch.testing.assert_close(sums.mean(dim=0), torch.zeros(16), atol=1e-4, rtol=0)
@@ -46,11 +47,11 @@ def test_every_bit_starts_as_half_of_the_images_with_the_same_spread():
     assert head.training is False
 
 
-def test_a_linear_head_starts_as_torch_draws_it():
+def test_a_head_may_start_as_torch_draws_it():
     torch.manual_seed(0)
     head = FeatureHead(6, 4, hidden=0)
     weights = head.hash_layer.weight.clone()
-    head.fit_start(torch.randn(50, 6))
+    head.fit_start(torch.randn(50, 6), spread=False)
     assert torch.equal(head.hash_layer.weight, weights)
 
 

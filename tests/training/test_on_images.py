@@ -5,9 +5,10 @@ import pytest
 import torch
 
 from coloured_images import coloured
+from orbithash.encoders import FeatureEncoder
 from orbithash.errors import InputError
 from orbithash.evaluation import evaluate_encoder, mean_average_precision
-from orbithash.networks import load_photo_backbone
+from orbithash.networks import FeatureHead, SmallCNN, load_photo_backbone
 from orbithash.training import IMAGE_PRESETS, Checkpoints, seeded, train_on_images
 
 QUICK = replace(
@@ -99,13 +100,13 @@ def test_no_readable_image_at_all_is_said_plainly(tmp_path):
         learn(images)
 
 
-def test_the_new_layer_learns_faster_and_biases_do_not_decay(images):
+def test_the_new_head_learns_faster_and_biases_do_not_decay(images):
     still = replace(QUICK, epochs=1, learning_rate=1e-4, weight_decay=0.0, warmup=0.0, clip=0.0)
     start = learn(images, replace(still, learning_rate=1e-12)).encoder.network
     slow = learn(images, replace(still, new_layer_rate=1.0)).encoder.network
     fast = learn(images, replace(still, new_layer_rate=10.0)).encoder.network
     moved = [
-        (network.hash_layer.weight - start.hash_layer.weight).abs().mean().item()
+        (network.head.hash_layer.weight - start.head.hash_layer.weight).abs().mean().item()
         for network in (slow, fast)
     ]
     assert moved[1] > 5 * moved[0]
@@ -114,8 +115,6 @@ def test_the_new_layer_learns_faster_and_biases_do_not_decay(images):
 def test_what_is_made_for_features_is_refused(images):
     with pytest.raises(InputError, match="itq is fitted to features"):
         learn(images, method="itq")
-    with pytest.raises(InputError, match="hidden=64"):
-        learn(images, replace(QUICK, hidden=64))
 
 
 def test_a_run_to_start_from_must_fit_and_is_gone_on_from(images):
@@ -124,9 +123,9 @@ def test_a_run_to_start_from_must_fit_and_is_gone_on_from(images):
     hard = learn(images, still, method="triplet-hard-negative", init=plain.encoder)
     # At no rate to speak of it is where it started, but for what normalisation has counted.
     torch.testing.assert_close(
-        hard.encoder.network.hash_layer.weight, plain.encoder.network.hash_layer.weight
+        hard.encoder.network.head.hash_layer.weight, plain.encoder.network.head.hash_layer.weight
     )
-    with pytest.raises(InputError, match="SmallCNN with 16 bits, but here it is SmallCNN with 8"):
+    with pytest.raises(InputError, match=r"with 16 bits, but here it is SmallCNN.* with 8 bits"):
         train_on_images(
             images,
             load_photo_backbone("small-cnn", to_train=True),
@@ -136,6 +135,15 @@ def test_a_run_to_start_from_must_fit_and_is_gone_on_from(images):
             score=mean_average_precision,
             init=plain.encoder,
         )
+
+
+def test_a_head_that_was_trained_on_features_is_gone_on_from(images):
+    head = FeatureHead(SmallCNN.n_features, 16, hidden=8)
+    still = replace(QUICK, learning_rate=1e-12, epochs=1, hidden=8)
+    network = learn(images, still, init=FeatureEncoder(head)).encoder.network
+    torch.testing.assert_close(network.head.state_dict(), head.state_dict())
+    with pytest.raises(InputError, match="hidden=8, but here it is 0"):
+        learn(images, replace(still, hidden=0), init=FeatureEncoder(head))
 
 
 def test_torchs_own_generator_is_left_alone(images):

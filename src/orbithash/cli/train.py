@@ -61,7 +61,8 @@ def train(
         float | None, typer.Option(help="Learning rate before it falls.")
     ] = None,
     hidden: Annotated[
-        int | None, typer.Option(help="Units of the hidden layer on features; 0 for a linear head.")
+        int | None,
+        typer.Option(help="Units between the features and the bits; 0 for a linear head."),
     ] = None,
     memory: Annotated[
         int | None, typer.Option(help="Recent embeddings that lengthen the rank lists.")

@@ -50,8 +50,6 @@ class Job:
             raise InputError(
                 f"{names[0]} is for images, and {self.source} holds features; leave it out"
             )
-        if self.init is not None and self.weights is not None:
-            raise InputError("--init begins with the weights of its run; leave --weights out")
 
 
 @contextmanager
@@ -120,7 +118,7 @@ def learn(
 ) -> "tuple[Trained[Any], RunRecord]":
     """Train on features or on images, whichever the source holds."""
     from orbithash.data import read_features
-    from orbithash.encoders import FeatureEncoder, load
+    from orbithash.encoders import load
     from orbithash.encoders.fingerprint import digest_of_features, digest_of_images
     from orbithash.encoders.kept_split import keep_split
     from orbithash.evaluation import mean_average_precision
@@ -136,8 +134,6 @@ def learn(
         features = read_features(Path(job.source))
         record = record_of(job, digest=digest_of_features(features))
         return train_head(job, features, init, common), record
-    if isinstance(init, FeatureEncoder):
-        raise InputError("the run to start from encodes features, not images; give another")
     images = image_files(job.source)
     backbone, name = backbone_of(job, init)
     if hooks["processes"].first:
@@ -165,7 +161,7 @@ def fine_tune(
     job: Job,
     images: "ImageFiles",
     backbone: "PhotoBackbone",
-    init: "ImageEncoder | None",
+    init: "ImageEncoder | FeatureEncoder | None",
     common: Mapping[str, Any],
 ) -> "Trained[ImageEncoder]":
     from orbithash.training import train_on_images
@@ -185,13 +181,18 @@ def fine_tune(
     )
 
 
-def backbone_of(job: Job, init: "ImageEncoder | None") -> "tuple[PhotoBackbone, str]":
+def backbone_of(
+    job: Job, init: "ImageEncoder | FeatureEncoder | None"
+) -> "tuple[PhotoBackbone, str]":
     """The network to fine-tune and its name: of the run to start from, or the one asked for."""
+    from orbithash.encoders import ImageEncoder
     from orbithash.encoders.model_file import name_of
     from orbithash.networks import PhotoBackbone, load_photo_backbone
     from orbithash.training import seeded
 
-    if init is not None:
+    if isinstance(init, ImageEncoder):
+        if job.weights is not None:
+            raise InputError("--init begins with the weights of its run; leave --weights out")
         backbone = init.network.backbone
         assert isinstance(backbone, PhotoBackbone)
         theirs = name_of(backbone)

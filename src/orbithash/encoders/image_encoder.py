@@ -34,7 +34,7 @@ class EncodedFiles:
 
 
 class ImageEncoder:
-    """Encodes images by a backbone and its hash layer, each image as the backbone sees it."""
+    """Encodes images by a backbone and its head, each image as the backbone sees it."""
 
     def __init__(self, network: HashingNetwork) -> None:
         if not isinstance(network.backbone, PhotoBackbone):
@@ -44,7 +44,7 @@ class ImageEncoder:
             )
         self.network = network
         self.view = network.backbone.view
-        self.n_bits = network.hash_layer.out_features
+        self.n_bits = network.head.n_bits
 
     def embed(self, images: Sequence[Any]) -> Float32[np.ndarray, "n bits"]:
         """The embeddings in [0, 1] whose bits are the codes."""

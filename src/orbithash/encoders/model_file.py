@@ -34,6 +34,8 @@ def write_encoder(encoder: FeatureEncoder | ImageEncoder, file: Path) -> None:
                 "backbone": name_of(model.backbone),
                 "arguments": model.backbone.arguments,
                 "n_bits": encoder.n_bits,
+                "hidden": model.head.hidden,
+                "dropout": model.head.dropout,
             }
         }
     elif isinstance(model, FeatureHead):
@@ -81,7 +83,8 @@ def made_of(description: Any, arrays: dict[str, np.ndarray]) -> FeatureEncoder |
     if "images" in description:
         made_with = description["images"]
         backbone = BACKBONES[made_with["backbone"]](**made_with["arguments"])
-        network = HashingNetwork(backbone, made_with["n_bits"])
+        sizes = {name: made_with[name] for name in ("n_bits", "hidden", "dropout")}
+        network = HashingNetwork(backbone, **sizes)
         network.load_state_dict(weights)
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return ImageEncoder(network.eval())

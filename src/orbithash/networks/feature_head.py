@@ -58,12 +58,14 @@ class FeatureHead(nn.Module):
         return sums
 
     @torch.no_grad()
-    def fit_start(self, features: Float[Tensor, "n {self.n_features}"]) -> None:
+    def fit_start(
+        self, features: Float[Tensor, "n {self.n_features}"], *, spread: bool = True
+    ) -> None:
         """Fit the random start to the features that will be trained on.
 
         Their mean becomes 0 and their overall standard deviation 1, which a linear layer could say
-        as well. With a hidden layer, every bit starts as a random half of the images, with sums of
-        the same spread: from sums near 0, as drawn, a loss on distances takes long to get away.
+        as well. Unless `spread` is off, every bit starts as a random half of the images, with sums
+        of the same spread: from sums near 0, as drawn, a loss on distances takes long to get away.
 
         Of very many features every second, third, … decides: what they pass through on the way is
         held in memory.
@@ -73,12 +75,12 @@ class FeatureHead(nn.Module):
         deviation = (features - self.center).square().mean().sqrt()
         # Features that are all the same tell nothing, but must not become NaN.
         self.scale.copy_(1 / deviation if deviation > 0 else torch.ones(()))
-        if not self.hidden:
+        if not spread:
             return
         was_training = self.training
         sums = self.eval().sums(features)
-        spread = sums.std(dim=0, correction=0)
-        factors = torch.where(spread > 0, SPREAD / spread, 1)
+        deviations = sums.std(dim=0, correction=0)
+        factors = torch.where(deviations > 0, SPREAD / deviations, 1)
         self.hash_layer.weight.mul_(factors[:, None])
         self.hash_layer.bias.sub_(self.sums(features).mean(dim=0))
         self.train(was_training)

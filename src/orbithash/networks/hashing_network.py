@@ -1,4 +1,4 @@
-"""A backbone and the layer that outputs the bits."""
+"""A backbone and the head that outputs the bits."""
 
 from typing import Protocol, runtime_checkable
 
@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from orbithash.errors import InputError
-from orbithash.networks.feature_head import SPREAD
+from orbithash.networks.feature_head import FeatureHead
 
 
 @runtime_checkable
@@ -22,13 +22,15 @@ class Backbone(Protocol):
 
 
 class HashingNetwork(nn.Module):
-    """Images to embeddings in [0, 1]: a backbone, a fully connected layer, a sigmoid.
+    """Images to embeddings in [0, 1]: a backbone, and a head as for features.
 
     Chen et al., "Improving Deep Binary Embedding Networks by Order-aware Reweighting of Triplets",
-    2018, use GoogLeNet as the backbone.
+    2018, use GoogLeNet as the backbone and no hidden layer: a fully connected layer and a sigmoid.
     """
 
-    def __init__(self, backbone: nn.Module, n_bits: int) -> None:
+    def __init__(
+        self, backbone: nn.Module, n_bits: int, *, hidden: int = 0, dropout: float = 0.3
+    ) -> None:
         super().__init__()
         if not isinstance(backbone, Backbone):
             raise InputError(
@@ -36,26 +38,13 @@ class HashingNetwork(nn.Module):
                 "give it an attribute n_features"
             )
         self.backbone: nn.Module = backbone
-        self.hash_layer = nn.Linear(backbone.n_features, n_bits)
+        self.head = FeatureHead(backbone.n_features, n_bits, hidden=hidden, dropout=dropout)
 
     def forward(
         self, images: Float[Tensor, "n channels height width"]
-    ) -> Float[Tensor, "n {self.hash_layer.out_features}"]:
-        embeddings: Tensor = self.hash_layer(self.backbone(images)).sigmoid()
+    ) -> Float[Tensor, "n {self.head.n_bits}"]:
+        embeddings: Tensor = self.head(self.backbone(images))
         return embeddings
-
-    @torch.no_grad()
-    def fit_start(self, embeddings: Float[Tensor, "n {self.hash_layer.out_features}"]) -> None:
-        """Fit the hash layer's random start to the embeddings that it gives some images.
-
-        Every bit starts as a random half of them, with sums of the same spread. As drawn, some
-        bits are the same for all images, and the first steps make that worse.
-        """
-        sums = embeddings.logit(eps=1e-6).to(self.hash_layer.weight)
-        mean, spread = sums.mean(dim=0), sums.std(dim=0, correction=0)
-        factors = torch.where(spread > 0, SPREAD / spread, 1)
-        self.hash_layer.weight.mul_(factors[:, None])
-        self.hash_layer.bias.sub_(mean).mul_(factors)
 
 
 @torch.inference_mode()

@@ -25,6 +25,7 @@ from orbithash.training.methods import check_method, make_hasher
 from orbithash.training.preparation import Labels, Score, prepare, run_settings
 from orbithash.training.seeding import seeded
 from orbithash.training.settings import TrainingSettings
+from orbithash.training.starting import start_from
 from orbithash.training.trained import Trained
 
 
@@ -186,16 +187,8 @@ def start_head(
     n_features = features.shape[1]
     head = FeatureHead(n_features, n_bits, hidden=settings.hidden, dropout=settings.dropout)
     if init is None:
-        head.fit_start(features)
-        return head
-    if not isinstance(init.model, FeatureHead):
-        raise InputError("the run to start from holds a hasher; give one that was trained")
-    theirs = init.model
-    for name in ("n_features", "n_bits", "hidden"):
-        if getattr(theirs, name) != getattr(head, name):
-            raise InputError(
-                f"the run to start from has {name}={getattr(theirs, name)}, but here it is "
-                f"{getattr(head, name)}; train with the same bits, features and head"
-            )
-    head.load_state_dict(theirs.state_dict())
+        # The paper's head, which has no hidden layer, starts as it is drawn.
+        head.fit_start(features, spread=settings.hidden > 0)
+    else:
+        start_from(head, init)
     return head

@@ -1,4 +1,4 @@
-"""Fine-tuning on images: a backbone and its hash layer, trained together with a loss."""
+"""Fine-tuning on images: a backbone and its head, trained together with a loss."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Int64
+from torch import Tensor
 
 from orbithash.codes import check_n_bits
 from orbithash.data import ImageFiles
 from orbithash.data.augmentation import read_training_view
-from orbithash.encoders import ImageEncoder
+from orbithash.encoders import FeatureEncoder, ImageEncoder
 from orbithash.encoders.fingerprint import digest_of_images, digest_of_weights
 from orbithash.errors import InputError
 from orbithash.losses import LOSSES
@@ -32,6 +33,7 @@ from orbithash.training.optimization import fine_tuning_groups
 from orbithash.training.preparation import Labels, Score, prepare, run_settings
 from orbithash.training.seeding import seeded
 from orbithash.training.settings import TrainingSettings
+from orbithash.training.starting import start_from
 from orbithash.training.trained import Trained
 
 # Images that train and answer the held-out ones when an epoch is validated. All of them would take
@@ -48,7 +50,7 @@ def train_on_images(
     *,
     score: Score,
     options: Mapping[str, Any] | None = None,
-    init: ImageEncoder | None = None,
+    init: ImageEncoder | FeatureEncoder | None = None,
     seed: int = 0,
     n_workers: int | None = None,
     device: str = "cpu",
@@ -59,16 +61,19 @@ def train_on_images(
     stopping: Callable[[], bool] = lambda: False,
     processes: Processes = ALONE,
 ) -> Trained[ImageEncoder]:
-    """Fine-tune the backbone with a new hash layer on the training images, by any loss.
+    """Fine-tune the backbone with a head on the training images, by any loss.
+
+    The head is new, unless it comes from another run: on images, whose backbone comes with it, or
+    on features of this backbone.
 
     Queries are never looked at: the epoch is chosen by `score` on training images held out, which
-    ask for some of those that train. The seed decides the images held out, the new layer's start,
+    ask for some of those that train. The seed decides the images held out, a new head's start,
     the batches and what is seen of each image, never the method or the number of workers.
 
     `unreadable` is told the path and the reason of every image that cannot be read, as often as it
     is met; another of its class stands in for it.
     """
-    check_for_images(method, settings)
+    check_for_images(method)
     check_n_bits(n_bits)
     check_device(device)
     rows = images.split.train
@@ -82,7 +87,7 @@ def train_on_images(
         classes=images.classes,
     )
     with seeded(seed):
-        network = start_network(backbone, n_bits, init).to(device)
+        network = start_network(backbone, n_bits, settings, init).to(device)
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         made_with = run_settings(method, n_bits, settings, options or {}, seed) | {
             "images": digest_of_images(images),
@@ -125,7 +130,7 @@ def train_on_images(
                 prepared.loss.to(device),
                 source,
                 settings.for_batches_of(prepared.batches.batch_size),
-                groups=fine_tuning_groups(network.backbone, network.hash_layer, settings),
+                groups=fine_tuning_groups(network.backbone, network.head, settings),
                 validate=partial(validation, encoder) if len(prepared.held_out) else None,
                 after_epoch=after_epoch,
                 after_step=after_step,
@@ -136,47 +141,51 @@ def train_on_images(
     return Trained(encoder, tuple(history), sum(epoch.seconds for epoch in history))
 
 
-def check_for_images(method: str, settings: TrainingSettings) -> None:
+def check_for_images(method: str) -> None:
     check_method(method)
     if method not in LOSSES:
         raise InputError(
             f"{method} is fitted to features, not to images; make them with `orbithash features` "
             "and train on their file"
         )
-    if settings.hidden:
-        raise InputError(
-            f"hidden={settings.hidden}; on images the hash layer follows the backbone directly: "
-            "train with hidden=0"
-        )
 
 
 def start_network(
-    backbone: PhotoBackbone, n_bits: int, init: ImageEncoder | None
+    backbone: PhotoBackbone,
+    n_bits: int,
+    settings: TrainingSettings,
+    init: ImageEncoder | FeatureEncoder | None,
 ) -> HashingNetwork:
-    """The backbone with a hash layer at a random start, or at the weights of another run's."""
-    network = HashingNetwork(backbone, n_bits)
-    if init is None:
-        return network
-    theirs = init.network
-    assert isinstance(theirs.backbone, PhotoBackbone)
-    same_backbone = (
-        type(theirs.backbone) is type(backbone) and theirs.backbone.arguments == backbone.arguments
-    )
-    if not same_backbone or init.n_bits != n_bits:
-        raise InputError(
-            f"the run to start from is {type(theirs.backbone).__name__} with {init.n_bits} bits, "
-            f"but here it is {type(backbone).__name__} with {n_bits}; train with the same"
-        )
-    network.load_state_dict(theirs.state_dict())
+    """The backbone with a head at a random start, or at the weights of another run's."""
+    network = HashingNetwork(backbone, n_bits, hidden=settings.hidden, dropout=settings.dropout)
+    if isinstance(init, FeatureEncoder):
+        start_from(network.head, init)
+    elif init is not None:
+        here, there = shape_of(network), shape_of(init.network)
+        if here != there:
+            raise InputError(
+                f"the run to start from is {there}, but here it is {here}; train with the same"
+            )
+        network.load_state_dict(init.network.state_dict())
     return network
+
+
+def shape_of(network: HashingNetwork) -> str:
+    """What must be the same where one network starts from another."""
+    backbone, head = network.backbone, network.head
+    assert isinstance(backbone, PhotoBackbone)
+    arguments = ", ".join(f"{name}={value}" for name, value in backbone.arguments.items())
+    hidden = f" after {head.hidden} hidden units" if head.hidden else ""
+    return f"{type(backbone).__name__}({arguments}) with {head.n_bits} bits{hidden}"
 
 
 @torch.no_grad()
 def fit_start(network: HashingNetwork, source: BatchSource, processes: Processes) -> None:
-    """Fit the new hash layer to the first batch, which the network sees as when it trains."""
+    """Fit the new head to the first batch, which the backbone sees as when it trains."""
     batch = next(iter(source(0)))
-    share = network.train()(batch.inputs.to(network.hash_layer.weight.device))
-    network.fit_start(processes.gather_constant(share))
+    device = network.head.center.device
+    share: Tensor = network.backbone.train()(batch.inputs.to(device))
+    network.head.fit_start(processes.gather_constant(share))
 
 
 def training_view(backbone: PhotoBackbone) -> Any:

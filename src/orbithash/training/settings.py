@@ -29,7 +29,7 @@ class TrainingSettings:
 
     warmup: float = 0.0  # epochs, or parts of one, in which the rate grows from 0
     clip: float = 0.0  # the longest gradient; 0: any
-    new_layer_rate: float = 1.0  # of the hash layer, times the backbone's
+    new_layer_rate: float = 1.0  # of the head, times the backbone's
     bias_rate: float = 1.0  # of biases, times their layer's
     precision: str = "float32"  # or bfloat16: of the network while it trains
 
