@@ -17,6 +17,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import sys
 import tempfile
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -26,6 +28,7 @@ from PIL import Image
 
 from measure import at_least, best
 from orbithash.codes import binarize, pack
+from orbithash.data.transforms import read_view
 from orbithash.encoders.describe_files import describe_files
 from orbithash.encoders.extract import batch_sizes
 from orbithash.encoders.runtime import Describe, run_by
@@ -50,8 +53,8 @@ def compare(files: list[Path]) -> int:
     def ours(describe: Describe = fast) -> np.ndarray:
         parts = describe_files(
             files,
+            partial(read_view, **asdict(view)),
             describe,
-            view,
             n_features=N_BITS,
             batch_sizes=batch_sizes(len(files), BATCH),
         )

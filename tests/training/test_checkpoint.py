@@ -153,3 +153,20 @@ def state_on(device):
     optimizer = torch.optim.SGD(network.parameters())
     best = BestEpoch(network, patience=1)
     return TrainingState(network, nn.Identity(), optimizer, Memory(4), best)
+
+
+def test_a_state_of_other_layers_is_refused_in_one_line(tmp_path):
+    checkpoints = Checkpoints(tmp_path / "c.safetensors", every=0)
+    network = nn.Linear(4, 8)
+    checkpoints.save(
+        TrainingState(
+            network,
+            LOSSES["triplet"](),
+            torch.optim.AdamW(network.parameters()),
+            Memory(10),
+            BestEpoch(network, patience=3),
+        )
+    )
+    with pytest.raises(InputError, match="begun by another version") as refused:
+        Run().go(checkpoints)
+    assert "\n" not in str(refused.value)

@@ -58,6 +58,13 @@ def test_training_learns_to_tell_colours_apart(images):
     assert trained > max(0.8, untrained + 0.1)
 
 
+def test_a_new_head_is_fitted_to_what_the_backbone_outputs(images):
+    head = learn(images, replace(QUICK, epochs=1, learning_rate=1e-12)).encoder.network.head
+    drawn = FeatureHead(SmallCNN.n_features, 16, hidden=0)
+    assert head.center.abs().sum() > 0
+    assert head.hash_layer.weight.norm() > 2 * drawn.hash_layer.weight.norm()
+
+
 def test_the_number_of_workers_changes_nothing(images):
     alone = learn(images)
     assert same_weights(alone, learn(images, n_workers=1))
@@ -125,7 +132,7 @@ def test_a_run_to_start_from_must_fit_and_is_gone_on_from(images):
     torch.testing.assert_close(
         hard.encoder.network.head.hash_layer.weight, plain.encoder.network.head.hash_layer.weight
     )
-    with pytest.raises(InputError, match=r"with 16 bits, but here it is SmallCNN.* with 8 bits"):
+    with pytest.raises(InputError, match=r"and 16 bits, but here it is SmallCNN .* and 8 bits"):
         train_on_images(
             images,
             load_photo_backbone("small-cnn", to_train=True),

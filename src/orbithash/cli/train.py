@@ -31,7 +31,8 @@ def train(
     backbone: Annotated[
         str | None,
         typer.Option(
-            help="Network to fine-tune on images; see: orbithash list. With --init: that run's."
+            help="Network to fine-tune on images; see: orbithash list. With --init of a run on "
+            "images: that run's."
         ),
     ] = None,
     weights: Annotated[
@@ -46,7 +47,11 @@ def train(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Decides everything random.")] = 0,
     init: Annotated[
-        Path | None, typer.Option(help="Run to start from, as for hard negatives after triplets.")
+        Path | None,
+        typer.Option(
+            help="Run to start from, as for hard negatives after triplets; on images also one on "
+            "features of the same network, for its head."
+        ),
     ] = None,
     margin: Annotated[
         float | None, typer.Option(help="By how many bits negatives should be farther.")
@@ -62,7 +67,10 @@ def train(
     ] = None,
     hidden: Annotated[
         int | None,
-        typer.Option(help="Units between the features and the bits; 0 for a linear head."),
+        typer.Option(
+            help="Units between the features and the bits, 0 for a linear head; 1024 on features "
+            "and 0 on images if not given."
+        ),
     ] = None,
     memory: Annotated[
         int | None, typer.Option(help="Recent embeddings that lengthen the rank lists.")

@@ -20,6 +20,7 @@ from orbithash.training.methods import check_method, make_hasher, make_loss
 # To be raised when the same settings train or score otherwise than before: finished runs are taken
 # up by their identity, and a table must not mix the two.
 RECIPE = 1
+FINE_TUNING_RECIPE = 2  # 2: a new head is fitted to the first batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +59,7 @@ class Run:
         if self.is_fine_tuned and self.source.fine_tuning is not None:
             digest = self.source.fine_tuning.digest
         return {
-            "recipe": RECIPE,
+            "recipe": FINE_TUNING_RECIPE if self.is_fine_tuned else RECIPE,
             "data": digest,
             "n_bits": self.n_bits,
             "seed": self.seed,

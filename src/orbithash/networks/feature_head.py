@@ -16,7 +16,7 @@ class FeatureHead(nn.Module):
     Without a hidden layer this is the last layer of Chen et al., 2018. With one, it is followed by
     layer normalisation (Ba, Kiros and Hinton, 2016), ReLU and dropout.
 
-    `fit_start` is to be called before training, or one learning rate would not suit vectors of
+    `fit_start` is to be called before training, or one learning rate would not suit features of
     any length.
     """
 

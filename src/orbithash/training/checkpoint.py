@@ -75,7 +75,14 @@ class Checkpoints:
                 f"{self.file.parent} was begun with other {changed}; go on with the same, "
                 "or start anew with --force instead of --resume"
             )
-        state.restore(tensors, header["values"])
+        try:
+            state.restore(tensors, header["values"])
+        except (RuntimeError, LookupError) as error:
+            reason = str(error).partition("\n")[0]
+            raise InputError(
+                f"{self.file.parent} was begun by another version of orbithash ({reason}); "
+                "start anew with --force instead of --resume"
+            ) from None
         rank = self.processes.rank
         torch.set_rng_state(tensors[f"random/{rank}/processor"])
         device = device_of(state.network)

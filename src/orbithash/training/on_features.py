@@ -187,7 +187,7 @@ def start_head(
     n_features = features.shape[1]
     head = FeatureHead(n_features, n_bits, hidden=settings.hidden, dropout=settings.dropout)
     if init is None:
-        # The paper's head, which has no hidden layer, starts as it is drawn.
+        # The paper's head, which has no hidden layer, starts as drawn: its figures were made so.
         head.fit_start(features, spread=settings.hidden > 0)
     else:
         start_from(head, init)

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,6 @@ from orbithash.errors import InputError
 from orbithash.losses import LOSSES
 from orbithash.networks import HashingNetwork, PhotoBackbone
 from orbithash.networks.device import check_device
-from orbithash.training.batches import BatchSource
 from orbithash.training.checkpoint import Checkpoints
 from orbithash.training.distributed import ALONE, Processes
 from orbithash.training.epoch import Epoch
@@ -123,7 +122,8 @@ def train_on_images(
             processes=processes,
         )
         with closing(source):
-            if init is None:
+            begun = checkpoints is not None and checkpoints.file.exists()
+            if init is None and not begun:
                 fit_start(network, source, processes)
             history = train(
                 network,
@@ -161,28 +161,31 @@ def start_network(
     if isinstance(init, FeatureEncoder):
         start_from(network.head, init)
     elif init is not None:
-        here, there = shape_of(network), shape_of(init.network)
-        if here != there:
+        if shape_of(network) != shape_of(init.network):
             raise InputError(
-                f"the run to start from is {there}, but here it is {here}; train with the same"
+                f"the run to start from is {named(init.network)}, but here it is "
+                f"{named(network)}; train with the same"
             )
         network.load_state_dict(init.network.state_dict())
     return network
 
 
-def shape_of(network: HashingNetwork) -> str:
+def shape_of(network: HashingNetwork) -> Any:
     """What must be the same where one network starts from another."""
     backbone, head = network.backbone, network.head
     assert isinstance(backbone, PhotoBackbone)
-    arguments = ", ".join(f"{name}={value}" for name, value in backbone.arguments.items())
-    hidden = f" after {head.hidden} hidden units" if head.hidden else ""
-    return f"{type(backbone).__name__}({arguments}) with {head.n_bits} bits{hidden}"
+    return type(backbone), backbone.arguments, head.n_bits, head.hidden
+
+
+def named(network: HashingNetwork) -> str:
+    head = network.head
+    return f"{type(network.backbone).__name__} with hidden={head.hidden} and {head.n_bits} bits"
 
 
 @torch.no_grad()
-def fit_start(network: HashingNetwork, source: BatchSource, processes: Processes) -> None:
+def fit_start(network: HashingNetwork, source: ImageBatches, processes: Processes) -> None:
     """Fit the new head to the first batch, which the backbone sees as when it trains."""
-    batch = next(iter(source(0)))
+    batch = next(iter(replace(source, n_workers=0)(0)))  # workers would read on
     device = network.head.center.device
     share: Tensor = network.backbone.train()(batch.inputs.to(device))
     network.head.fit_start(processes.gather_constant(share))

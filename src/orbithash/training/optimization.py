@@ -42,16 +42,16 @@ def make_optimizer(
 
 
 def fine_tuning_groups(
-    backbone: nn.Module, new_layer: nn.Module, settings: TrainingSettings
+    backbone: nn.Module, head: nn.Module, settings: TrainingSettings
 ) -> list[ParameterGroup]:
-    """What was trained before, and the layer that is new; weights and biases apart."""
+    """The backbone, and the head that learns faster; weights and biases apart."""
     return [
         ParameterGroup(
             tuple(p for p in module.parameters() if (p.ndim > 1) == is_weight),
             rate=rate * (1.0 if is_weight else settings.bias_rate),
             decays=is_weight,
         )
-        for module, rate in ((backbone, 1.0), (new_layer, settings.new_layer_rate))
+        for module, rate in ((backbone, 1.0), (head, settings.new_layer_rate))
         for is_weight in (True, False)
     ]
 

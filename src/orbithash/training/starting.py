@@ -14,6 +14,6 @@ def start_from(head: FeatureHead, init: FeatureEncoder) -> None:
         if getattr(theirs, name) != getattr(head, name):
             raise InputError(
                 f"the run to start from has {name}={getattr(theirs, name)}, but here it is "
-                f"{getattr(head, name)}; train with the same bits, features and head"
+                f"{getattr(head, name)}; train with the same features, --bits and --hidden"
             )
     head.load_state_dict(theirs.state_dict())
