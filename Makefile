@@ -13,7 +13,7 @@ demo: .venv/core ## the whole way on handwritten digits: train, encode, search, 
 	.venv/bin/orbithash demo --out demo-report --force
 
 test: .venv/test ## the quick tests, under five minutes on two cores
-	.venv/bin/pytest -n 2 --dist loadfile
+	.venv/bin/pytest -n 3 --dist loadfile
 
 test-all: .venv/servers ## every test, slow ones too, against real servers
 	.venv/bin/pytest -m ""
