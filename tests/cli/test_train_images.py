@@ -110,14 +110,18 @@ def test_another_run_is_gone_on_from_with_its_own_network(trained, tmp_path, cap
 
 def test_a_head_trained_on_features_goes_on_with_the_network(trained, tmp_path, capsys):
     features = write_clouds(tmp_path / "features.npz", d=128)
-    shape = ("--bits", "8", "--hidden", "16", "--epochs", "1")
-    assert run(["train", str(features), *shape, "--out", str(tmp_path / "head")]) == 0
-    command = ["train", str(trained[1]), *shape, "--workers", "0"]
+    brief = ("--bits", "8", "--epochs", "1")
+    head = ("--hidden", "16", "--out", str(tmp_path / "head"))
+    assert run(["train", str(features), *brief, *head]) == 0
+    command = ["train", str(trained[1]), *brief, "--workers", "0"]
     command += ["--init", str(tmp_path / "head"), "--out", str(tmp_path / "run")]
     assert run(command) == 2
     assert "give --backbone" in capsys.readouterr().err
     assert run([*command, "--backbone", "small-cnn"]) == 0
     assert orbithash.load(tmp_path / "run").network.head.hidden == 16
+    other = ("--backbone", "small-cnn", "--hidden", "8", "--force")
+    assert run([*command, *other]) == 2
+    assert "has hidden=16, but here it is 8" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,12 @@ from rich.console import Console
 from orbithash.cli.output import unfinished
 from orbithash.cli.sources import holds_features
 from orbithash.cli.training_job import Job, carry_out, folder_of_run
-from orbithash.cli.training_settings import chosen_settings, method_options, settings_from
+from orbithash.cli.training_settings import (
+    chosen_settings,
+    hidden_of,
+    method_options,
+    settings_from,
+)
 from orbithash.errors import InputError
 
 if TYPE_CHECKING:
@@ -68,8 +73,8 @@ def train(
     hidden: Annotated[
         int | None,
         typer.Option(
-            help="Units between the features and the bits, 0 for a linear head; 1024 on features "
-            "and 0 on images if not given."
+            help="Units between the features and the bits, 0 for a linear head. If not given: as "
+            "the run of --init has them, else 1024 on features and 0 on images."
         ),
     ] = None,
     memory: Annotated[
@@ -115,6 +120,8 @@ def train(
     if settings_file is not None:
         from_file, their_options = settings_from(settings_file, method, bits)
         options = their_options | options
+    if init is not None and hidden is None:
+        hidden = hidden_of(init)
     settings = chosen_settings(
         preset,
         from_file,

@@ -69,9 +69,9 @@ def write_run(
 
 def read_record(run: Path) -> RunRecord:
     """How a run was made."""
-    file = run / RECORD
+    check_is_there(run)
     try:
-        return RunRecord(**json.loads(file.read_text(encoding="utf-8")))
+        return RunRecord(**json.loads((run / RECORD).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"{run} is not a run ({error}); give a folder that train wrote") from None
 
@@ -91,7 +91,10 @@ def read(run: str | Path) -> FeatureEncoder | ImageEncoder:
     if remote_place(run) is not None:
         with open_index(run) as index:
             return encoder_of(index)
-    folder = Path(run)
-    if not folder.is_dir():
-        raise InputError(f"there is no run {folder}; give a folder that train wrote")
-    return read_encoder(folder / MODEL)
+    check_is_there(Path(run))
+    return read_encoder(Path(run) / MODEL)
+
+
+def check_is_there(run: Path) -> None:
+    if not run.is_dir():
+        raise InputError(f"there is no run {run}; give a folder that train wrote")
