@@ -1,10 +1,14 @@
-"""A few steps of a tiny network on batches that several processes share."""
+"""A few steps of tiny networks on batches that several processes share."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
+
+from orbithash.data import ImageFiles
+from orbithash.networks import PhotoBackbone, View
 
 
 def three_steps(environment: dict[str, str], labels_per_image: str, out: Path) -> None:
@@ -40,3 +44,45 @@ def three_steps(environment: dict[str, str], labels_per_image: str, out: Path) -
         results[f"gradient of {name}"] = parameter.grad.clone()
         results[name] = parameter.detach()
     save_file(results, out)
+
+
+class Patches(PhotoBackbone):
+    """Without batch normalisation and dropout, which differ between shares."""
+
+    n_features = 64
+    view = View(resize=16, crop=16)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = torch.nn.Conv2d(3, 4, kernel_size=4, stride=4)
+
+    def forward(self, images):
+        return self.patches(images / 255).relu().flatten(1)
+
+
+def two_epochs_on_images(environment: dict[str, str], images: ImageFiles, out: Path) -> None:
+    """Fine-tune, and write every epoch's loss and validation score and the weights to a file."""
+    os.environ |= environment
+    torch.set_num_threads(1)
+    from orbithash.evaluation import mean_average_precision
+    from orbithash.training import IMAGE_PRESETS, joined_processes, train_on_images
+
+    settings = replace(
+        IMAGE_PRESETS["default"], epochs=2, batch_size=9, images_per_class=3, validate_every=1
+    )
+    torch.manual_seed(0)
+    with joined_processes() as processes:
+        trained = train_on_images(
+            images,
+            Patches(),
+            "order-aware",
+            8,
+            settings,
+            score=mean_average_precision,
+            n_workers=0,
+            processes=processes,
+        )
+    scores = [[epoch.loss, epoch.validation_map] for epoch in trained.history]
+    weights = trained.encoder.network.state_dict()
+    results = {name: weight.contiguous() for name, weight in weights.items()}
+    save_file({"scores": torch.tensor(scores), **results}, out)

@@ -5,9 +5,10 @@ import pytest
 from safetensors.numpy import load_file
 
 from clean_processes import call, start, together
+from coloured_images import coloured
 from feature_files import write_clouds
 from orbithash.training import Processes
-from shared_batches import three_steps
+from shared_batches import three_steps, two_epochs_on_images
 
 
 def test_shares_are_nearly_equal_and_cover_the_batch():
@@ -21,24 +22,33 @@ def test_shares_are_nearly_equal_and_cover_the_batch():
 def test_two_processes_have_the_loss_and_gradients_of_one_with_the_whole_batch(
     labels_per_image, tmp_path
 ):
-    for count in (1, 2):
-        environments = together(count)
-        files = [tmp_path / f"{count}.{rank}.safetensors" for rank in range(count)]
-        processes = [
-            call(three_steps, environment, labels_per_image, file)
-            for environment, file in zip(environments, files, strict=True)
-        ]
-        for process in processes:
-            process.join()
-            assert process.exitcode == 0
-    alone, first, second = (
-        load_file(tmp_path / f"{name}.safetensors") for name in ("1.0", "2.0", "2.1")
-    )
+    alone, first, second = alone_and_together(three_steps, labels_per_image, tmp_path)
     assert len(alone["losses"]) == 3
     assert np.abs(alone["gradient of 0.weight"]).max() > 1e-4
     for name, expected in alone.items():
         np.testing.assert_allclose(first[name], expected, rtol=1e-5, atol=1e-6, err_msg=name)
         np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+
+
+def test_two_processes_fine_tune_on_images_as_one_does(tmp_path):
+    images = coloured(tmp_path / "images", per_class=12)
+    alone, first, second = alone_and_together(two_epochs_on_images, images, tmp_path)
+    for name, expected in alone.items():
+        np.testing.assert_allclose(first[name], expected, rtol=1e-4, atol=1e-5, err_msg=name)
+        np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+
+
+def alone_and_together(function, given, folder):
+    """What one process writes, and each of two that share the work."""
+    for count in (1, 2):
+        processes = [
+            call(function, environment, given, folder / f"{count}.{rank}.safetensors")
+            for rank, environment in enumerate(together(count))
+        ]
+        for process in processes:
+            process.join()
+            assert process.exitcode == 0
+    return [load_file(folder / f"{name}.safetensors") for name in ("1.0", "2.0", "2.1")]
 
 
 def test_the_command_trains_with_two_processes_as_with_one(tmp_path):
