@@ -6,10 +6,13 @@ import pytest
 import orbithash
 from clean_processes import start
 from coloured_images import coloured, write_table
-from feature_files import write_clouds
+from feature_files import clouds, write_clouds
 from orbithash.cli import run
 from orbithash.data import image_table
+from orbithash.encoders.fingerprint import digest_of_weights
 from orbithash.metrics.scores import Scores
+from orbithash.networks import load_photo_backbone
+from orbithash.training import seeded
 
 QUICK = (
     *("--backbone", "small-cnn", "--bits", "12", "--epochs", "6", "--batch-size", "12"),
@@ -122,6 +125,22 @@ def test_a_head_trained_on_features_goes_on_with_the_network(trained, tmp_path, 
     other = ("--backbone", "small-cnn", "--hidden", "8", "--force")
     assert run([*command, *other]) == 2
     assert "has hidden=16, but here it is 8" in capsys.readouterr().err
+
+
+def test_a_head_goes_on_only_with_the_network_that_made_its_features(trained, tmp_path, capsys):
+    with seeded(0):
+        ours = digest_of_weights(load_photo_backbone("small-cnn", None, to_train=True))
+    brief = ("--bits", "8", "--epochs", "1")
+    arrays = clouds(d=128)
+    for name, digest in (("ours", ours), ("theirs", "0123")):
+        note = np.array(json.dumps({"weights": digest}))
+        np.savez(tmp_path / f"{name}.npz", **arrays, made_with=note)
+        features, head = str(tmp_path / f"{name}.npz"), str(tmp_path / f"{name}-head")
+        assert run(["train", features, *brief, "--hidden", "0", "--out", head]) == 0
+        command = ["train", str(trained[1]), *brief, "--backbone", "small-cnn", "--workers", "0"]
+        command += ["--init", head, "--out", str(tmp_path / name)]
+        assert run(command) == (0 if name == "ours" else 2)
+    assert "trained on features of another network" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,7 @@ def learn(
     from orbithash.encoders import load
     from orbithash.encoders.fingerprint import digest_of_features, digest_of_images
     from orbithash.encoders.kept_split import keep_split
+    from orbithash.encoders.made_with import weights_digest
     from orbithash.evaluation import mean_average_precision
 
     init = load(job.init) if job.init is not None else None
@@ -132,7 +133,11 @@ def learn(
     }
     if holds_features(job.source):
         features = read_features(Path(job.source))
-        record = record_of(job, digest=digest_of_features(features))
+        record = record_of(
+            job,
+            digest=digest_of_features(features),
+            features_by=weights_digest(features.made_with),
+        )
         return train_head(job, features, init, common), record
     images = image_files(job.source)
     backbone, name = backbone_of(job, init)
@@ -209,10 +214,27 @@ def backbone_of(
             "--weights FILE --out FEATURES.npz"
         )
     with seeded(job.seed):  # what begins from scratch
-        return load_photo_backbone(job.backbone, job.weights, to_train=True), job.backbone
+        backbone = load_photo_backbone(job.backbone, job.weights, to_train=True)
+    if job.init is not None:
+        check_made_by(backbone, job.init)
+    return backbone, job.backbone
 
 
-def record_of(job: Job, *, digest: str, backbone: str | None = None) -> "RunRecord":
+def check_made_by(backbone: "PhotoBackbone", run: Path) -> None:
+    """Raise if the run's features are known to come from another network: its head knows theirs."""
+    from orbithash.encoders import read_record
+    from orbithash.encoders.fingerprint import digest_of_weights
+
+    if read_record(run).features_by not in (None, digest_of_weights(backbone)):
+        raise InputError(
+            f"{run} was trained on features of another network, or of other weights; start from "
+            "a run on features of this one"
+        )
+
+
+def record_of(
+    job: Job, *, digest: str, backbone: str | None = None, features_by: str | None = None
+) -> "RunRecord":
     from orbithash.encoders import RunRecord
     from orbithash.encoders.run_folder import versions
 
@@ -229,6 +251,7 @@ def record_of(job: Job, *, digest: str, backbone: str | None = None) -> "RunReco
         backbone=backbone,
         weights=None if job.weights is None else str(job.weights),
         data_digest=digest,
+        features_by=features_by,
     )
 
 

@@ -46,11 +46,11 @@ def settings_from(file: Path, method: str, n_bits: int) -> tuple[dict[str, Any],
     return dict(chosen.settings), chosen.options_at(n_bits)
 
 
-def hidden_of(run: Path) -> int:
-    """The hidden units of a run: what starts from it must have as many."""
+def hidden_of(run: Path) -> int | None:
+    """The hidden units of a run, None of a hasher: what starts from it must have as many."""
     from orbithash.encoders import read_record
 
-    return int(read_record(run).settings["hidden"])
+    return read_record(run).settings.get("hidden")
 
 
 def method_options(pairs: list[str]) -> dict[str, Any]:

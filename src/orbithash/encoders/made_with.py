@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Set
+from typing import Any
 
 
 def changed_settings(before: str, now: str, *, besides: Set[str] = frozenset()) -> str:
@@ -10,10 +11,19 @@ def changed_settings(before: str, now: str, *, besides: Set[str] = frozenset()) 
     >>> changed_settings('{"backbone": "a", "view": 1}', '{"backbone": "b", "view": 1}')
     'backbone'
     """
-    try:
-        old = dict(json.loads(before))
-    except (TypeError, ValueError):  # somebody else's note
-        old = {}
-    settings = json.loads(now).items()
+    old, settings = read(before), json.loads(now).items()
     changed = [name for name, value in settings if old.get(name) != value and name not in besides]
     return " and ".join(changed)
+
+
+def weights_digest(note: str) -> str | None:
+    """The digest of the weights of the network that made features, where their note has it."""
+    digest = read(note).get("weights")
+    return digest if isinstance(digest, str) else None
+
+
+def read(note: str) -> dict[str, Any]:
+    try:
+        return dict(json.loads(note))
+    except (TypeError, ValueError):  # somebody else's
+        return {}

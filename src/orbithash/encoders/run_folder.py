@@ -48,6 +48,7 @@ class RunRecord:
     backbone: str | None = None  # of an encoder of images
     weights: str | None = None  # that the backbone began with
     data_digest: str | None = None  # of the images or features with labels and split
+    features_by: str | None = None  # digest of the weights that made the features, where known
 
 
 def versions() -> dict[str, str]:
