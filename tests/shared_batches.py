@@ -47,20 +47,23 @@ def three_steps(environment: dict[str, str], labels_per_image: str, out: Path) -
 
 
 class Patches(PhotoBackbone):
-    """Without batch normalisation and dropout, which differ between shares."""
+    """Without dropout, which differs between shares, and without batch normalisation or with it."""
 
     n_features = 64
     view = View(resize=16, crop=16)
 
-    def __init__(self) -> None:
+    def __init__(self, normalised: bool) -> None:
         super().__init__()
         self.patches = torch.nn.Conv2d(3, 4, kernel_size=4, stride=4)
+        self.normalised = torch.nn.BatchNorm2d(4) if normalised else torch.nn.Identity()
 
     def forward(self, images):
-        return self.patches(images / 255).relu().flatten(1)
+        return self.normalised(self.patches(images / 255)).relu().flatten(1)
 
 
-def two_epochs_on_images(environment: dict[str, str], images: ImageFiles, out: Path) -> None:
+def two_epochs_on_images(
+    environment: dict[str, str], given: tuple[ImageFiles, bool], out: Path
+) -> None:
     """Fine-tune, and write every epoch's loss and validation score and the weights to a file."""
     os.environ |= environment
     torch.set_num_threads(1)
@@ -71,10 +74,11 @@ def two_epochs_on_images(environment: dict[str, str], images: ImageFiles, out: P
         IMAGE_PRESETS["default"], epochs=2, batch_size=9, images_per_class=3, validate_every=1
     )
     torch.manual_seed(0)
+    images, normalised = given
     with joined_processes() as processes:
         trained = train_on_images(
             images,
-            Patches(),
+            Patches(normalised),
             "order-aware",
             8,
             settings,

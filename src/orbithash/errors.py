@@ -8,7 +8,7 @@ HashingError
 │   ├── IdInUseError                      an item was added under the id of another
 │   ├── NoIdsLeftError                    an index holds the largest id there is
 │   └── DamagedIndexError                 an index cannot be read as it was written
-├── StorageError          (OSError)       an index could not be written
+├── StorageError          (OSError)       something could not be written, as on a full disk
 ├── ServerError      (ConnectionError)    a server is away, or failed at what was asked of it
 └── MissingExtraError     (ImportError)   an optional dependency is not installed
 """
@@ -75,7 +75,7 @@ class DamagedIndexError(InputError):
 
 
 class StorageError(HashingError, OSError):
-    """An index could not be written; everything that it held before is still there."""
+    """Something could not be written, as on a full disk; what was there before still is."""
 
 
 class ServerError(HashingError, ConnectionError):

@@ -154,6 +154,7 @@ def test_a_head_goes_on_only_with_the_network_that_made_its_features(trained, tm
         (["--backbone", "small-cnn", "--precision", "int8"], "precision='int8'"),
         (["--backbone", "small-cnn", "--device", "gpu"], "cannot run a network on 'gpu' here"),
         (["--backbone", "small-cnn", "--tensorboard", "{out}/board"], "lies inside of --out"),
+        (["--backbone", "small-cnn", "--tensorboard", __file__], "give --tensorboard another"),
     ],
 )
 def test_what_cannot_be_trained_gives_one_line_and_leaves_nothing(

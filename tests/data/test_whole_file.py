@@ -1,7 +1,9 @@
+import errno
+
 import pytest
 
 from orbithash.data.whole_file import whole_file
-from orbithash.errors import InputError
+from orbithash.errors import InputError, StorageError
 
 
 def test_a_file_appears_when_it_is_whole(tmp_path):
@@ -21,6 +23,17 @@ def test_a_failure_leaves_what_was_there_and_nothing_else(tmp_path):
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
     with pytest.raises(InputError, match="none/a: No such file"), whole_file(tmp_path / "none/a"):
         pass
+
+
+def test_a_full_disk_is_not_the_users_mistake(tmp_path, monkeypatch):
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    (tmp_path / "a").write_bytes(b"before")
+    with pytest.raises(StorageError, match="No space left"), whole_file(tmp_path / "a") as file:
+        file.write(b"after")
+    assert (tmp_path / "a").read_bytes() == b"before"
 
 
 def test_two_may_write_the_same_file_at_once(tmp_path):

@@ -32,10 +32,17 @@ def test_two_processes_have_the_loss_and_gradients_of_one_with_the_whole_batch(
 
 def test_two_processes_fine_tune_on_images_as_one_does(tmp_path):
     images = coloured(tmp_path / "images", per_class=12)
-    alone, first, second = alone_and_together(two_epochs_on_images, images, tmp_path)
+    alone, first, second = alone_and_together(two_epochs_on_images, (images, False), tmp_path)
     for name, expected in alone.items():
         np.testing.assert_allclose(first[name], expected, rtol=1e-4, atol=1e-5, err_msg=name)
         np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+
+
+def test_two_processes_validate_the_same_network_where_batches_are_normalised(tmp_path):
+    images = coloured(tmp_path / "images", per_class=12)
+    _, first, second = alone_and_together(two_epochs_on_images, (images, True), tmp_path)
+    for name, expected in first.items():
+        np.testing.assert_array_equal(second[name], expected, err_msg=name)
 
 
 def alone_and_together(function, given, folder):
@@ -81,3 +88,17 @@ def test_the_command_trains_with_two_processes_as_with_one(tmp_path):
     logs = [(tmp_path / f"run{count}" / "log.jsonl").read_text().splitlines() for count in (1, 2)]
     for line, other in zip(*logs, strict=True):
         assert json.loads(line)["loss"] == pytest.approx(json.loads(other)["loss"], rel=1e-5)
+
+
+def test_all_processes_end_with_one_line_where_the_first_may_not_write(tmp_path):
+    source, out, output = write_clouds(tmp_path / "clouds.npz"), tmp_path / "run", tmp_path / "said"
+    out.mkdir()
+    (out / "thesis.txt").touch()
+    command = ["train", str(source), "--bits", "8", "--out", str(out)]
+    environments = together(2)
+    processes = [start(command, output=output, environment=each) for each in environments]
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [2, 2]
+    assert "Traceback" not in output.read_text()
+    assert f"{out} exists" in output.read_text()

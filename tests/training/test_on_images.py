@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from coloured_images import coloured
+from orbithash.data import hold_out
 from orbithash.encoders import FeatureEncoder
 from orbithash.errors import InputError
 from orbithash.evaluation import evaluate_encoder, mean_average_precision
@@ -172,6 +173,16 @@ def test_a_broken_file_outside_of_the_root_does_not_stop_validation(tmp_path):
     trained = learn(images, replace(QUICK, epochs=1, validation=0.4), unreadable=told.__setitem__)
     assert set(told) <= set(images.paths)
     assert trained.history[0].validation_map is not None
+
+
+def test_broken_files_alone_cannot_validate(tmp_path):
+    images = coloured(tmp_path / "images")
+    labels = images.labels[images.split.train]
+    _, held_out = hold_out(labels, 0.1, seed=0)
+    for row in images.split.train[held_out].tolist():
+        images.file(row).write_text("no image")
+    with pytest.raises(InputError, match="held out for validation can be read"):
+        learn(images, replace(QUICK, epochs=1, validation=0.1))
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:77", "meta"])

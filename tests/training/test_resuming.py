@@ -100,15 +100,16 @@ def test_asked_to_stop_a_run_saves_itself_and_says_how_to_go_on(
 def test_an_unfinished_run_is_neither_replaced_nor_mixed_up(sources, tmp_path, capsys):
     out, checkpoint = tmp_path / "run", tmp_path / "run.partial" / "checkpoint.safetensors"
     begun = command(sources["features"], out)
-    stopped(begun, signal.SIGINT, tmp_path / "output.txt")
+    stopped([*begun, "--option", "gamma=3"], signal.SIGINT, tmp_path / "output.txt")
 
     def refusal(*arguments) -> str:
         assert run([*begun, *arguments]) == 2
         return capsys.readouterr().err
 
     assert "add --resume to go on with it, or --force to start anew" in refusal()
-    assert "was begun with other seed; go on with the same" in refusal("--resume", "--seed", "5")
-    assert "was begun with other margin" in refusal("--resume", "--margin", "3")
+    assert "was begun with other gamma; go on with the same" in refusal("--resume")
+    changed = ("--resume", "--option", "gamma=3", "--seed", "5", "--margin", "3")
+    assert "was begun with other margin and seed" in refusal(*changed)
     assert checkpoint.exists()
     assert run([*begun, "--force", "--seed", "5"]) == 0
     assert json.loads((out / "run.json").read_text())["seed"] == 5
@@ -119,6 +120,9 @@ def test_a_finished_run_has_nothing_to_go_on_with(sources, undisturbed, capsys):
     before = what_was_made(undisturbed / "features")
     assert run([*command(sources["features"], undisturbed / "features"), "--resume"]) == 0
     assert "is finished already" in capsys.readouterr().out
+    # Whatever it was started from may be gone by now.
+    gone = ["--resume", "--init", "gone"]
+    assert run([*command(sources["features"], undisturbed / "features"), *gone]) == 0
     assert what_was_made(undisturbed / "features") == before
 
 

@@ -93,6 +93,9 @@ def run(arguments: list[str]) -> int:
         print(f"orbithash: {error}", file=sys.stderr)
         # What was asked for was right, and may work another time.
         return 1 if isinstance(error, StorageError | ServerError) else 2
+    except OSError as error:  # of the machine, as a disk that is full
+        print(f"orbithash: {error}", file=sys.stderr)
+        return 1
     except (KeyboardInterrupt, typer.Abort):
         print("orbithash: interrupted", file=sys.stderr)
         return 1

@@ -113,6 +113,10 @@ def train(
     features the last is kept, unless --validation holds some out. A run that was stopped, however
     it was, goes on with the same command and --resume.
     """
+    check_apart(tensorboard, out)
+    if resume and is_finished(out):
+        print(f"{out} is finished already.")
+        return
     options = method_options(option or [])
     if margin is not None:
         options["margin"] = margin
@@ -149,10 +153,6 @@ def train(
         device=device,
         n_workers=workers,
     )
-    check_apart(tensorboard, out)
-    if resume and is_finished(out):
-        print(f"{out} is finished already.")
-        return
     from orbithash.training import joined_processes
 
     with joined_processes() as processes:

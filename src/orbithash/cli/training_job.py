@@ -1,7 +1,7 @@
 """What `orbithash train` was asked to do, and the doing of it."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,8 +62,16 @@ def folder_of_run(
     made = resumable_folder(
         out, contents=CONTENTS, checkpoint=CHECKPOINT, resume=resume, force=force
     )
-    with made if processes.first else nullcontext():
-        processes.wait()
+    with ExitStack() as stack:
+        wrong = None
+        if processes.first:
+            try:
+                stack.enter_context(made)
+            except InputError as error:
+                wrong = str(error)
+        # The others would wait for a process that has ended.
+        if (wrong := processes.gather_objects(wrong)[0]) is not None:
+            raise InputError(wrong)
         yield unfinished(out.absolute())
 
 
@@ -190,7 +198,7 @@ def backbone_of(
     job: Job, init: "ImageEncoder | FeatureEncoder | None"
 ) -> "tuple[PhotoBackbone, str]":
     """The network to fine-tune and its name: of the run to start from, or the one asked for."""
-    from orbithash.encoders import ImageEncoder
+    from orbithash.encoders import ImageEncoder, read_record
     from orbithash.encoders.model_file import name_of
     from orbithash.networks import PhotoBackbone, load_photo_backbone
     from orbithash.training import seeded
@@ -200,13 +208,14 @@ def backbone_of(
             raise InputError("--init begins with the weights of its run; leave --weights out")
         backbone = init.network.backbone
         assert isinstance(backbone, PhotoBackbone)
-        theirs = name_of(backbone)
-        if job.backbone is not None and job.backbone.partition(":")[0] != theirs:
+        assert job.init is not None
+        theirs = read_record(job.init).backbone or name_of(backbone)
+        if job.backbone not in (None, theirs):
             raise InputError(
                 f"the run to start from has the backbone {theirs}, not {job.backbone}; "
                 "leave --backbone out"
             )
-        return backbone, job.backbone or theirs
+        return backbone, theirs
     if job.backbone is None:
         raise InputError(
             f"{job.source} is not a features file; give --backbone to fine-tune a network on its "

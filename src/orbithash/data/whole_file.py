@@ -1,5 +1,6 @@
 """Files that are either whole or not there, whenever the process dies."""
 
+import errno
 import os
 import secrets
 from collections.abc import Iterator
@@ -7,9 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from orbithash.errors import InputError
+from orbithash.errors import InputError, StorageError
 
 UNFINISHED = ".unfinished"
+FULL_OR_FAILING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
 @contextmanager
@@ -25,6 +27,10 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         unfinished.replace(path)
     except OSError as error:
+        if error.errno in FULL_OR_FAILING:
+            raise StorageError(
+                f"cannot write {path}: {error.strerror}; what was there before is unchanged"
+            ) from error
         raise InputError(
             f"cannot write {path}: {error.strerror}; give a place that can be written"
         ) from error

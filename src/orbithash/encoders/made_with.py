@@ -11,9 +11,9 @@ def changed_settings(before: str, now: str, *, besides: Set[str] = frozenset()) 
     >>> changed_settings('{"backbone": "a", "view": 1}', '{"backbone": "b", "view": 1}')
     'backbone'
     """
-    old, settings = read(before), json.loads(now).items()
-    changed = [name for name, value in settings if old.get(name) != value and name not in besides]
-    return " and ".join(changed)
+    old, new = read(before), json.loads(now)
+    names = [name for name in new | old if name not in besides]
+    return " and ".join(name for name in names if old.get(name) != new.get(name))
 
 
 def weights_digest(note: str) -> str | None:

@@ -110,7 +110,10 @@ def load_transformers_model(name: str) -> TransformersModel:
         # random here.
         first_token=bool(missing),
     )
-    backbone.model.load_state_dict(model.state_dict())
+    weights = model.state_dict()
+    # Nothing reads what is missing. Were it random, each loading would give another network.
+    unused = {name: torch.zeros_like(weights[name]) for name in missing}
+    backbone.model.load_state_dict(weights | unused)
     return backbone.eval()
 
 

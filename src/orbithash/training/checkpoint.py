@@ -85,9 +85,9 @@ class Checkpoints:
             ) from None
         rank = self.processes.rank
         torch.set_rng_state(tensors[f"random/{rank}/processor"])
-        device = device_of(state.network)
-        if device.type == "cuda":
-            torch.cuda.set_rng_state(tensors[f"random/{rank}/device"], device)
+        device, drawn = device_of(state.network), tensors.get(f"random/{rank}/device")
+        if device.type == "cuda" and drawn is not None:  # else it was begun on a processor
+            torch.cuda.set_rng_state(drawn, device)
         self._saved = time.monotonic()
         return True
 

@@ -81,6 +81,15 @@ class Processes:
         """Each wish, granted if any process has it: all must take the same turn at a step."""
         return tuple(any(wish) for wish in zip(*self.gather_objects(wishes), strict=True))
 
+    def share_buffers(self, network: nn.Module) -> None:
+        """Take over the first process's buffers, as the means that batch normalisation keeps.
+
+        Each has seen its own share since the last step began.
+        """
+        if self.count > 1:
+            for buffer in network.buffers():
+                distributed.broadcast(buffer, 0)
+
     def draw_apart(self) -> None:
         """From here on let each process draw its own, as dropout should in each share."""
         if self.count > 1:
@@ -113,7 +122,8 @@ def joined_processes() -> Iterator[Processes]:
         yield ALONE
         return
     backend = "gloo"
-    if torch.cuda.is_available():
+    n_here = int(os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"]))
+    if torch.cuda.device_count() >= n_here:  # a graphics card for each, should they want one
         backend = "cpu:gloo,cuda:nccl"
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     distributed.init_process_group(backend)

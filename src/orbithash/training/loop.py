@@ -96,6 +96,7 @@ def train(
         score = None
         last = state.epoch + 1 == settings.epochs
         if validate is not None and (last or (state.epoch + 1) % settings.validate_every == 0):
+            processes.share_buffers(network)
             try:
                 score = validate()
             except Interrupted:

@@ -221,6 +221,11 @@ class Validation:
 
     def __call__(self, encoder: ImageEncoder) -> float:
         asking, asking_labels = self.encoded(encoder, self.asking)
+        if not len(asking):
+            raise InputError(
+                f"none of the {len(self.asking)} training images that were held out for validation "
+                "can be read; check the files, or train with --validation 0"
+            )
         answering, answering_labels = self.encoded(encoder, self.answering)
         return self.score(asking, answering, asking_labels, answering_labels, n_bits=encoder.n_bits)
 

@@ -111,5 +111,5 @@ IMAGE_PRESETS: dict[str, TrainingSettings] = {
         patience=5,
     ),
     # As BVLC trained GoogLeNet, biases learn at twice the rate.
-    "paper": replace(PRESETS["paper"], bias_rate=2.0, validation=0.1),
+    "paper": replace(PRESETS["paper"], bias_rate=2.0, validation=0.1, patience=150),
 }

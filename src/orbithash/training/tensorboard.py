@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from orbithash.errors import MissingExtraError
+from orbithash.errors import InputError, MissingExtraError
 from orbithash.training.epoch import Epoch
 
 
@@ -23,6 +23,10 @@ def tensorboard_to(folder: Path) -> Callable[[Epoch], None]:
             writer = SummaryWriter(str(folder), purge_step=0)
     except ImportError:
         raise MissingExtraError("tensorboard") from None
+    except OSError as error:
+        raise InputError(
+            f"cannot write into {folder}: {error.strerror}; give --tensorboard another folder"
+        ) from None
 
     def write(epoch: Epoch) -> None:
         for name, value in asdict(epoch).items():
