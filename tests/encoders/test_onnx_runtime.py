@@ -4,12 +4,12 @@ import torch
 from torch import nn
 
 from orbithash.encoders import onnx_runtime
-from orbithash.encoders.onnx_runtime import OnnxNetwork, to_onnx
+from orbithash.encoders.onnx_runtime import OnnxNetwork, exported, to_onnx
 from orbithash.errors import MissingExtraError
-from orbithash.networks import GoogLeNet, HashingNetwork
+from orbithash.networks import FeatureHead, GoogLeNet, HashingNetwork
 
 onnx = pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
+onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
 
@@ -42,6 +42,17 @@ def test_googlenet_gives_what_torch_gives_for_any_number_of_images(googlenet):
         expected = by_torch(googlenet, images)
         assert expected.std() > 0.05
         np.testing.assert_allclose(runs(images), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_embeddings_stay_in_0_to_1_where_the_sigmoid_is_rounded():
+    head = FeatureHead(1, 1, hidden=0)
+    nn.init.ones_(head.hash_layer.weight)
+    nn.init.zeros_(head.hash_layer.bias)
+    sums = torch.linspace(17.5, 18.5, 200_001)[:, None]  # onnxruntime gives 1.0000001 for some
+    model = exported(head, sums[:2], input="sums", output="embeddings")
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    (embeddings,) = session.run(None, {"sums": sums.numpy()})
+    assert 0.99 < embeddings.min() <= embeddings.max() <= 1
 
 
 def test_exporting_leaves_the_network_as_it_was():

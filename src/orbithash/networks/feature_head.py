@@ -47,7 +47,8 @@ class FeatureHead(nn.Module):
     def forward(
         self, features: Float[Tensor, "n {self.n_features}"]
     ) -> Float[Tensor, "n {self.n_bits}"]:
-        return self.sums(features).sigmoid()
+        # Where other runtimes work out the sigmoid, rounding can lead beyond 1.
+        return self.sums(features).sigmoid().clamp(0, 1)
 
     def sums(
         self, features: Float[Tensor, "n {self.n_features}"]
