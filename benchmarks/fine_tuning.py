@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -67,7 +68,8 @@ def fine_tuned_by_us(images: ImageFiles) -> float:
     reader = ImageReader(images, rows, images.labels, training_view(network.backbone), seed=0)
     workers = min(2, os.cpu_count() or 1)
     source = ImageBatches(reader, batches(images), epochs=EPOCHS, n_workers=workers)
-    history = train(network, OrderAwareTripletLoss(), source, SETTINGS)
+    with closing(source):
+        history = train(network, OrderAwareTripletLoss(), source, SETTINGS)
     return min(epoch.seconds for epoch in history)
 
 
