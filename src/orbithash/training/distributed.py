@@ -106,11 +106,6 @@ class Processes:
             torch.manual_seed(place)
             yield
 
-    def wait(self) -> None:
-        """Wait until all have come this far."""
-        if self.count > 1:
-            distributed.barrier()
-
 
 ALONE = Processes()
 
