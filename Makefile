@@ -42,7 +42,7 @@ docs: .venv/all ## build the documentation into build/site
 	.venv/bin/mkdocs build --strict --site-dir build/site
 
 results: .venv/core ## put the committed results into README and docs
-	.venv/bin/python -m orbithash.experiments.show_results README.md docs/results.md docs/methods/shallow.md
+	.venv/bin/python -m orbithash.experiments.report.show_results README.md docs/results.md docs/methods/shallow.md
 
 setup: .venv/all ## install everything: all extras, tools, what the benchmarks compare with
 

@@ -29,8 +29,8 @@ from PIL import Image
 from measure import at_least, best
 from orbithash.codes import binarize, pack
 from orbithash.data.transforms import read_view
-from orbithash.encoders.describe_files import describe_files
-from orbithash.encoders.extract import batch_sizes
+from orbithash.encoders.extraction.extract import batch_sizes
+from orbithash.encoders.image_reading import describe_files
 from orbithash.encoders.runtime import Describe, run_by
 from orbithash.networks import GoogLeNet, HashingNetwork, googlenet
 

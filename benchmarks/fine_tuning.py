@@ -28,7 +28,7 @@ from orbithash.data import ClassBalancedBatches, ImageFiles, class_folders
 from orbithash.losses import OrderAwareTripletLoss
 from orbithash.networks import GoogLeNet, HashingNetwork
 from orbithash.training import TrainingSettings, seeded, train
-from orbithash.training.allocation import keep_freed_memory
+from orbithash.training.environment import keep_freed_memory
 from orbithash.training.image_batches import ImageBatches, ImageReader
 from orbithash.training.on_images import training_view
 

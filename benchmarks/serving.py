@@ -30,8 +30,8 @@ from urllib.request import urlopen
 import numpy as np
 
 from measure import at_least, at_most
-from orbithash.encoders import answers
 from orbithash.index import Index, Metadata, create_index, open_index
+from orbithash.retrieval import answers
 
 N_CODES, N_BITS, K = 1_000_000, 64, 10
 CLIENTS, LET_IN = 32, 64

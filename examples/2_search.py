@@ -11,9 +11,9 @@ from pathlib import Path
 
 import orbithash
 from orbithash.data import class_folders
-from orbithash.data.absolute_name import absolute_name
-from orbithash.encoders import answers, index_of_run, index_source
-from orbithash.encoders.run_folder import MODEL
+from orbithash.encoders.runs.run_folder import MODEL
+from orbithash.files import absolute_name
+from orbithash.retrieval import answers, index_of_run, index_source
 
 
 def main(run: str, folder: str, address: str, query: str) -> None:

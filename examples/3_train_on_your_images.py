@@ -11,7 +11,7 @@ from pathlib import Path
 
 from orbithash.data import class_folders
 from orbithash.encoders import RunRecord, write_run
-from orbithash.encoders.run_folder import versions
+from orbithash.encoders.runs.run_folder import versions
 from orbithash.evaluation import evaluate_encoder, mean_average_precision
 from orbithash.networks import load_photo_backbone
 from orbithash.training import IMAGE_PRESETS, Epoch, train_on_images

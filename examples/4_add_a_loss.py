@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from orbithash.data import DATASETS, LabelledFeatures
+from orbithash.data import LabelledFeatures
+from orbithash.data.benchmarks import DATASETS
 from orbithash.evaluation import evaluate_encoder, mean_average_precision
 from orbithash.losses import LOSSES
 from orbithash.training import TrainingSettings, train_on_features

@@ -6,7 +6,7 @@ import torch
 
 from feature_files import clouds
 from orbithash.encoders import FeatureEncoder, ImageEncoder
-from orbithash.encoders.model_file import write_encoder
+from orbithash.encoders.runs.model_file import write_encoder
 from orbithash.hashers import HASHERS
 from orbithash.networks import HashingNetwork, load_photo_backbone
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from feature_files import write_clouds
 from orbithash.data import read_features
-from orbithash.experiments.declarations import read_table
-from orbithash.experiments.plan import Run, plan_runs
-from orbithash.experiments.sources import Source, as_source
+from orbithash.experiments.tables.plan import Run, plan_runs
+from orbithash.experiments.tables.sources import Source, as_source
+from orbithash.experiments.tables.spec import read_table
 
 
 def clouds_source(folder: Path, name: str = "clouds", **options) -> Source:

@@ -3,10 +3,10 @@
 import numpy as np
 
 from orbithash.evaluation import Scores
-from orbithash.experiments.declarations import read_table
-from orbithash.experiments.plan import plan_runs
-from orbithash.experiments.run import Finished
-from orbithash.experiments.table import Results, make_results
+from orbithash.experiments.tables.plan import plan_runs
+from orbithash.experiments.tables.results import Results, make_results
+from orbithash.experiments.tables.run import Finished
+from orbithash.experiments.tables.spec import read_table
 from orbithash.metrics.scores import PrecisionRecall
 
 

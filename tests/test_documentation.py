@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orbithash.experiments.show_results import refreshed
+from orbithash.experiments.report.show_results import refreshed
 from orbithash.index import Index
 
 ROOT = Path(__file__).parents[1]

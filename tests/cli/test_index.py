@@ -10,7 +10,7 @@ from feature_files import write_clouds
 from image_files import class_folder, noise, save
 from indexed_runs import feature_run, image_run
 from orbithash.cli import run
-from orbithash.encoders.model_file import made_of
+from orbithash.encoders.runs.model_file import made_of
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_a_second_time_only_what_is_new_or_changed_is_encoded(birds_run, photos,
 def test_the_encoder_is_loaded_once(birds_run, photos, out, monkeypatch):
     loaded = []
     monkeypatch.setattr(
-        "orbithash.encoders.model_file.made_of",
+        "orbithash.encoders.runs.model_file.made_of",
         lambda *parts: loaded.append(parts) or made_of(*parts),
     )
     assert index(birds_run, photos, out) == 0

@@ -9,7 +9,7 @@ from coloured_images import coloured, write_table
 from feature_files import clouds, write_clouds
 from orbithash.cli import run
 from orbithash.data import image_table
-from orbithash.encoders.fingerprint import digest_of_weights
+from orbithash.encoders.runs.fingerprints import digest_of_weights
 from orbithash.metrics.scores import Scores
 from orbithash.networks import load_photo_backbone
 from orbithash.training import seeded

@@ -5,11 +5,11 @@ from orbithash.data import (
     LabelledFeatures,
     Split,
     Views,
-    open_source,
     read_features,
     read_vectors,
     write_features,
 )
+from orbithash.data.sources import open_source
 from orbithash.errors import InputError
 
 

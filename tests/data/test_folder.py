@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from image_files import class_folder, noise, save
-from orbithash.data import class_folders, open_source
+from orbithash.data import class_folders
+from orbithash.data.sources import open_source
 from orbithash.errors import InputError
 
 

@@ -1,6 +1,7 @@
 import pytest
 
-from orbithash.data import LabelledImages, open_source
+from orbithash.data import LabelledImages
+from orbithash.data.sources import open_source
 from orbithash.errors import InputError
 
 

@@ -6,8 +6,9 @@ import pytest
 from pyarrow import parquet
 
 from image_files import class_folder, voc_folder
-from orbithash.data import class_folders, image_table, open_source, write_image_table
-from orbithash.data.voc2007 import voc2007
+from orbithash.data import class_folders, image_table, write_image_table
+from orbithash.data.benchmarks.voc2007 import voc2007
+from orbithash.data.sources import open_source
 from orbithash.errors import InputError, MissingExtraError
 
 

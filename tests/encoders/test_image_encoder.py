@@ -6,7 +6,7 @@ from PIL import ExifTags, Image
 import orbithash
 from image_files import noise, save
 from orbithash.encoders import ImageEncoder
-from orbithash.encoders.model_file import read_encoder, write_encoder
+from orbithash.encoders.runs.model_file import read_encoder, write_encoder
 from orbithash.errors import InputError, UnreadableImageError
 from orbithash.networks import HashingNetwork, SmallCNN
 

@@ -1,4 +1,4 @@
-from orbithash.data import DATASETS
+from orbithash.data.benchmarks import DATASETS
 from orbithash.experiments.choosing import Trial, best_trial, grid, run_trials
 from orbithash.experiments.encoding import DeepSettings
 

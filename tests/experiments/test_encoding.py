@@ -1,7 +1,7 @@
 import numpy as np
 import torch
 
-from orbithash.data import DATASETS
+from orbithash.data.benchmarks import DATASETS
 from orbithash.experiments.encoding import DeepSettings, deep_codes, reproducible, shallow_codes
 
 DIGITS = DATASETS["digits"]()

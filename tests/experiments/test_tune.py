@@ -9,13 +9,12 @@ import torch
 from feature_files import clouds
 from orbithash.data import read_features
 from orbithash.errors import InputError
-from orbithash.experiments.chosen import as_choices
-from orbithash.experiments.search_space import default_values, space_of
-from orbithash.experiments.sources import as_source
-from orbithash.experiments.tune import Search, best_of, tune
+from orbithash.experiments.tables.sources import as_source
+from orbithash.experiments.tables.spec import as_choices
+from orbithash.experiments.tune import Search, best_of, default_values, space_of, tune
 from orbithash.losses import LOSSES
 from orbithash.training.methods import make_loss
-from orbithash.training.settings_file import read_settings
+from orbithash.training.settings import read_settings
 
 
 def searching(folder, *, method="order-aware", scramble=False, name="clouds"):

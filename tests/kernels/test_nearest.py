@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from orbithash.kernels.hamming import hamming_distances_reference
-from orbithash.kernels.lanes import L1_WORDS, LANES
 from orbithash.kernels.nearest import TOGETHER, nearest, nearest_reference
+from orbithash.kernels.wide_compare import L1_WORDS, LANES
 
 
 @pytest.mark.parametrize("n_bits", [4, 7, 8, 63, 64, 65, 128, 300, 1024])

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from orbithash.kernels.lanes import L1_WORDS, LANES
 from orbithash.kernels.popcount import as_words
+from orbithash.kernels.wide_compare import L1_WORDS, LANES
 from orbithash.kernels.within import within_reference, within_words
 
 

@@ -9,7 +9,7 @@ from PIL import Image
 
 from image_files import noise, save
 from orbithash.data.transforms import read_view
-from orbithash.encoders.fingerprint import digest_of_weights
+from orbithash.encoders.runs.fingerprints import digest_of_weights
 from orbithash.errors import InputError, MissingExtraError
 from orbithash.networks import BACKBONES, HashingNetwork, View, load_photo_backbone
 from orbithash.networks.transformers_model import normalisation, view_of_processor

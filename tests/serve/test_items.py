@@ -8,9 +8,9 @@ from PIL import Image
 
 from image_files import noise
 from orbithash.index import Metadata, create_index, open_index
+from orbithash.serve.pictures import Thumbnails
 from orbithash.serve.problems import UnknownItemError
 from orbithash.serve.settings import ServeSettings
-from orbithash.serve.thumbnails import Thumbnails
 from served_indexes import (
     API,
     READ_KEY,

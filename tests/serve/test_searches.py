@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from orbithash.encoders.answers import answers
 from orbithash.errors import InputError
 from orbithash.index import open_index
+from orbithash.retrieval.query import answers
 from orbithash.serve.questions import Question, ask
 from served_indexes import API, as_base64, as_bytes, client_of, picture_index
 

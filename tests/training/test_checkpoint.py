@@ -18,10 +18,7 @@ from orbithash.training import (
     seeded,
     train,
 )
-from orbithash.training.best import BestEpoch
-from orbithash.training.memory import Memory
-from orbithash.training.state import TrainingState
-from orbithash.training.tally import Tally
+from orbithash.training.state import BestEpoch, Memory, Tally, TrainingState
 
 SETTINGS = TrainingSettings(epochs=3, batch_size=8, learning_rate=0.01, memory=10, validate_every=2)
 

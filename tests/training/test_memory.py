@@ -1,6 +1,6 @@
 import torch
 
-from orbithash.training.memory import Memory
+from orbithash.training.state import Memory
 
 
 def test_the_oldest_are_forgotten_first():

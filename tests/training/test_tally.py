@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from orbithash.training.tally import Tally
+from orbithash.training.state import Tally
 
 
 class Loss(nn.Module):

@@ -7,8 +7,8 @@ from pathlib import Path
 from PIL import Image, ImageDraw, ImageOps
 
 from orbithash.data.transforms import to_rgb
-from orbithash.data.whole_file import whole_file
-from orbithash.encoders import Answer
+from orbithash.files import whole_file
+from orbithash.retrieval import Answer
 
 SIDE = 160  # of a cell's image, in pixels
 CAPTION = 18

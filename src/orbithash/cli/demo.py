@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from orbithash.cli.output import whole_folder
+from orbithash.files import whole_folder
 
 if TYPE_CHECKING:
     from orbithash.experiments.demo import Progress as Report

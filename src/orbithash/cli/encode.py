@@ -8,8 +8,8 @@ from rich.console import Console
 
 from orbithash.cli.device import Device
 from orbithash.cli.features import progress_bar
-from orbithash.cli.output import check_new_file
 from orbithash.cli.sources import holds_features, images_to_encode
+from orbithash.files import check_new_file
 
 
 def encode(
@@ -32,8 +32,8 @@ def encode(
     check_new_file(out, suffix=".npz", force=force)
     from orbithash.data import read_vectors  # --help must not wait for torch
     from orbithash.encoders import encode_source, load
-    from orbithash.encoders.code_file import write_codes
-    from orbithash.encoders.unreadable_list import unreadable_list, write_unreadable
+    from orbithash.encoders.encoding import write_codes
+    from orbithash.encoders.unreadable import unreadable_list, write_unreadable
 
     encoder = load(run, device=device)
     console = Console()

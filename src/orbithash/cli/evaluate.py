@@ -11,8 +11,8 @@ from rich.table import Table
 
 from orbithash.cli.device import Device
 from orbithash.cli.features import progress_bar
-from orbithash.cli.output import whole_folder
 from orbithash.cli.sources import holds_features, image_files
+from orbithash.files import whole_folder
 
 if TYPE_CHECKING:
     from orbithash.data import ImageFiles, LabelledFeatures
@@ -40,9 +40,9 @@ def evaluate(
     with whole_folder(out, contents=contents, force=force) as folder:
         from orbithash.data import read_features  # --help must not wait for torch
         from orbithash.encoders import load, read_record
-        from orbithash.encoders.unreadable_list import write_unreadable
+        from orbithash.encoders.unreadable import write_unreadable
         from orbithash.evaluation import encode_split, evaluate_rows
-        from orbithash.experiments.score_figures import (
+        from orbithash.experiments.report.figure import (
             precision_at_figure,
             precision_recall_figure,
             score_curves,
@@ -74,7 +74,7 @@ def evaluate(
 def warn_of_trained_queries(run: Path, data: "ImageFiles | LabelledFeatures") -> None:
     """Say so if the scores will be too good: the run has seen the answers."""
     from orbithash.data import ImageFiles
-    from orbithash.encoders.kept_split import trained_queries
+    from orbithash.encoders.runs.split_file import trained_queries
 
     if isinstance(data, ImageFiles) and (known := trained_queries(run, data)):
         print(

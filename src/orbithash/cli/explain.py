@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.table import Table
 
 from orbithash.cli.features import progress_bar
-from orbithash.cli.output import check_new_file
 from orbithash.cli.sources import holds_features, image_files
 from orbithash.errors import InputError
+from orbithash.files import check_new_file
 
 if TYPE_CHECKING:
     from orbithash.data import ImageFiles, LabelledFeatures
@@ -34,12 +34,12 @@ def explain(
     """
     check_new_file(out, suffix=".svg", force=force)
     from orbithash.data import read_features  # --help must not wait for torch
-    from orbithash.data.whole_file import whole_file
     from orbithash.encoders import load, read_record
     from orbithash.experiments.explain import explain as explained
     from orbithash.experiments.explain_figure import explanation_figure, heaviest
-    from orbithash.experiments.figure import to_svg
-    from orbithash.experiments.thumbnails import find_image, thumbnail
+    from orbithash.experiments.report.figure import to_svg
+    from orbithash.experiments.tables.examples import find_image, thumbnail
+    from orbithash.files import whole_file
 
     record, encoder = read_record(run), load(run)
     data = read_features(Path(source)) if holds_features(source) else image_files(source)

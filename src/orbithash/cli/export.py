@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from orbithash.cli.output import check_new_file
+from orbithash.files import check_new_file
 
 
 def export(

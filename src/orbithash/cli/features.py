@@ -19,8 +19,8 @@ from rich.progress import (
 from rich.text import Text
 
 from orbithash.cli.device import Device
-from orbithash.cli.output import check_file_name
 from orbithash.errors import InputError
+from orbithash.files import check_file_name
 
 
 def features(
@@ -56,11 +56,12 @@ def features(
     left out and listed in a text file beside the features.
     """
     check_file_name(out, suffix=".npz")
-    from orbithash.data import ImageFiles, open_source  # --help must not wait for torch
-    from orbithash.encoders.extract import extract_features
-    from orbithash.encoders.unreadable_list import unreadable_list
+    from orbithash.data import ImageFiles  # --help must not wait for torch
+    from orbithash.data.sources import open_source
+    from orbithash.encoders.extraction.extract import extract_features
+    from orbithash.encoders.unreadable import unreadable_list
     from orbithash.networks import load_photo_backbone
-    from orbithash.networks.device import check_device
+    from orbithash.networks.backbones import check_device
 
     images = open_source(source)
     if not isinstance(images, ImageFiles):

@@ -13,7 +13,7 @@ from orbithash.errors import InputError
 
 if TYPE_CHECKING:
     from orbithash.data import ImageFiles, Vectors
-    from orbithash.encoders import IndexReport
+    from orbithash.retrieval import IndexReport
 
 SHOWN = 5  # paths of a kind that are printed; the rest is counted
 
@@ -62,8 +62,9 @@ def index(
 
 def update(console: Console, out: str, run: Path, source: str, *, prune: bool, device: str) -> None:
     from orbithash.data import read_vectors  # --help must not wait for torch
-    from orbithash.encoders import index_of_run, index_source, load
-    from orbithash.encoders.run_folder import MODEL
+    from orbithash.encoders import load
+    from orbithash.encoders.runs.run_folder import MODEL
+    from orbithash.retrieval import index_of_run, index_source
 
     if holds_features(source):
         data: ImageFiles | Vectors = read_vectors(Path(source))
@@ -116,7 +117,7 @@ def print_some(lines: list[str]) -> None:
 
 def take_out(console: Console, out: str, ids: list[int]) -> None:
     from orbithash.index import open_index
-    from orbithash.index.arguments import as_ids
+    from orbithash.index.checks import as_ids
 
     with open_index(out) as opened:
         removed = opened.remove(as_ids(ids))

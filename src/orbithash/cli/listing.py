@@ -10,7 +10,8 @@ from rich.table import Table
 
 def list_registries() -> None:
     """List the methods, backbones, datasets and search engines, each with one line about it."""
-    from orbithash.data import DATASETS, HOMES  # --help must not wait for torch
+    from orbithash.data import HOMES
+    from orbithash.data.benchmarks import DATASETS  # --help must not wait for torch
     from orbithash.hashers import HASHERS
     from orbithash.index import ENGINES
     from orbithash.losses import LOSSES

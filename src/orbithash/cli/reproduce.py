@@ -14,16 +14,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from orbithash.cli.features import progress_bar
-from orbithash.cli.output import make_folder
 from orbithash.errors import InputError
+from orbithash.files import make_folder
 
 if TYPE_CHECKING:
-    from orbithash.experiments.plan import Run
-    from orbithash.experiments.sources import Progress as SourceProgress
-    from orbithash.experiments.sources import Source
-    from orbithash.experiments.table import Results
-    from orbithash.experiments.time_left import TimeLeft
-    from orbithash.experiments.workers import Event, Tell
+    from orbithash.experiments.tables.plan import Run
+    from orbithash.experiments.tables.results import Results
+    from orbithash.experiments.tables.sources import Progress as SourceProgress
+    from orbithash.experiments.tables.sources import Source
+    from orbithash.experiments.tables.time_left import TimeLeft
+    from orbithash.experiments.tables.workers import Event, Tell
 
 
 def reproduce(
@@ -80,13 +80,13 @@ def reproduce(
     what is done is never done again. Queries choose nothing; they are asked at the end of a run.
     """
     lengths = code_lengths(bits)
-    from orbithash.experiments.declarations import read_table  # --help must not wait for torch
-    from orbithash.experiments.plan import plan_runs
-    from orbithash.experiments.reproduce import make_plan, table_folder
-    from orbithash.experiments.reproduce import reproduce as make_tables
-    from orbithash.experiments.run import find_finished
-    from orbithash.experiments.sources import Network, prepare_sources
-    from orbithash.experiments.time_left import TimeLeft
+    from orbithash.experiments.tables.plan import plan_runs
+    from orbithash.experiments.tables.reproduce import make_plan, table_folder
+    from orbithash.experiments.tables.reproduce import reproduce as make_tables
+    from orbithash.experiments.tables.run import find_finished
+    from orbithash.experiments.tables.sources import Network, prepare_sources
+    from orbithash.experiments.tables.spec import read_table  # --help must not wait for torch
+    from orbithash.experiments.tables.time_left import TimeLeft
     from orbithash.hashers import HASHERS
 
     declared = [read_table(name) for name in dict.fromkeys(tables)]

@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from orbithash.cli.output import check_new_file
 from orbithash.errors import InputError
+from orbithash.files import check_new_file
 
 if TYPE_CHECKING:
-    from orbithash.encoders import Answer
+    from orbithash.retrieval import Answer
 
 
 def search(
@@ -58,8 +58,8 @@ def search(
         raise InputError("give an image to search for, or --like ID")
     if picture is not None:
         check_new_file(picture, suffix=".png", force=force)
-    from orbithash.encoders import answers  # --help must not wait for torch
     from orbithash.index import Where, open_index
+    from orbithash.retrieval import answers  # --help must not wait for torch
 
     console = Console()
     with open_index(index, engine=engine) as opened:

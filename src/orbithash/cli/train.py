@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from orbithash.cli.output import unfinished
 from orbithash.cli.sources import holds_features
 from orbithash.cli.training_job import Job, carry_out, folder_of_run
 from orbithash.cli.training_settings import (
@@ -16,6 +15,7 @@ from orbithash.cli.training_settings import (
     settings_from,
 )
 from orbithash.errors import InputError
+from orbithash.files import unfinished
 
 if TYPE_CHECKING:
     from orbithash.training import Trained
@@ -183,7 +183,7 @@ def check_apart(tensorboard: Path | None, out: Path) -> None:
 
 
 def is_finished(out: Path) -> bool:
-    from orbithash.encoders.run_folder import RECORD
+    from orbithash.encoders.runs.run_folder import RECORD
 
     return (out / RECORD).exists() and not unfinished(out).exists()
 
@@ -191,7 +191,7 @@ def is_finished(out: Path) -> bool:
 def tell(
     console: Console, trained: "Trained[Any]", n_unreadable: int, source: str, out: Path
 ) -> None:
-    from orbithash.encoders.run_folder import UNREADABLE
+    from orbithash.encoders.runs.run_folder import UNREADABLE
 
     console.print(summary(trained))
     if n_unreadable:

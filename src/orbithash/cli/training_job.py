@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from orbithash.cli.output import resumable_folder, unfinished
 from orbithash.cli.sources import holds_features, image_files
 from orbithash.cli.training_progress import fitting_progress, training_progress
 from orbithash.errors import InputError
+from orbithash.files import resumable_folder, unfinished
 
 if TYPE_CHECKING:  # --help must not wait for torch
     from orbithash.data import ImageFiles, LabelledFeatures
@@ -57,7 +57,7 @@ def folder_of_run(
     out: Path, processes: "Processes", *, resume: bool, force: bool
 ) -> Iterator[Path]:
     """The folder that all processes work in, made and at last given its name by the first."""
-    from orbithash.encoders.run_folder import CHECKPOINT, CONTENTS
+    from orbithash.encoders.runs.run_folder import CHECKPOINT, CONTENTS
 
     made = resumable_folder(
         out, contents=CONTENTS, checkpoint=CHECKPOINT, resume=resume, force=force
@@ -86,11 +86,11 @@ def carry_out(
 ) -> "tuple[Trained[Any], int]":
     """Train, and write the run into the folder; also how many images could not be read."""
     from orbithash.encoders import write_run
-    from orbithash.encoders.run_folder import CHECKPOINT, LOG, UNREADABLE
+    from orbithash.encoders.runs.run_folder import CHECKPOINT, LOG, UNREADABLE
     from orbithash.losses import LOSSES
     from orbithash.training import Checkpoints, Interrupted, interruption, log_to
-    from orbithash.training.tensorboard import tensorboard_to
-    from orbithash.training.unreadable import UnreadableList
+    from orbithash.training.history import tensorboard_to
+    from orbithash.training.unreadable_log import UnreadableList
 
     unreadable = UnreadableList(folder / UNREADABLE, processes)
     with ExitStack() as stack:
@@ -127,9 +127,12 @@ def learn(
     """Train on features or on images, whichever the source holds."""
     from orbithash.data import read_features
     from orbithash.encoders import load
-    from orbithash.encoders.fingerprint import digest_of_features, digest_of_images
-    from orbithash.encoders.kept_split import keep_split
-    from orbithash.encoders.made_with import weights_digest
+    from orbithash.encoders.runs.fingerprints import (
+        digest_of_features,
+        digest_of_images,
+        weights_digest,
+    )
+    from orbithash.encoders.runs.split_file import keep_split
     from orbithash.evaluation import mean_average_precision
 
     init = load(job.init) if job.init is not None else None
@@ -178,7 +181,7 @@ def fine_tune(
     common: Mapping[str, Any],
 ) -> "Trained[ImageEncoder]":
     from orbithash.training import train_on_images
-    from orbithash.training.allocation import keep_freed_memory
+    from orbithash.training.environment import keep_freed_memory
 
     keep_freed_memory()
     return train_on_images(
@@ -199,7 +202,7 @@ def backbone_of(
 ) -> "tuple[PhotoBackbone, str]":
     """The network to fine-tune and its name: of the run to start from, or the one asked for."""
     from orbithash.encoders import ImageEncoder, read_record
-    from orbithash.encoders.model_file import name_of
+    from orbithash.encoders.runs.model_file import name_of
     from orbithash.networks import PhotoBackbone, load_photo_backbone
     from orbithash.training import seeded
 
@@ -232,7 +235,7 @@ def backbone_of(
 def check_made_by(backbone: "PhotoBackbone", run: Path) -> None:
     """Raise if the run's features are known to come from another network: its head knows theirs."""
     from orbithash.encoders import read_record
-    from orbithash.encoders.fingerprint import digest_of_weights
+    from orbithash.encoders.runs.fingerprints import digest_of_weights
 
     if read_record(run).features_by not in (None, digest_of_weights(backbone)):
         raise InputError(
@@ -245,7 +248,7 @@ def record_of(
     job: Job, *, digest: str, backbone: str | None = None, features_by: str | None = None
 ) -> "RunRecord":
     from orbithash.encoders import RunRecord
-    from orbithash.encoders.run_folder import versions
+    from orbithash.encoders.runs.run_folder import versions
 
     return RunRecord(
         method=job.method,

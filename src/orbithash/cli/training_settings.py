@@ -35,7 +35,7 @@ def chosen_settings(
 
 def settings_from(file: Path, method: str, n_bits: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Settings of training and options of the method from a file that `tune` wrote."""
-    from orbithash.training.settings_file import read_settings
+    from orbithash.training.settings import read_settings
 
     chosen = read_settings(file)
     if chosen.method != method:

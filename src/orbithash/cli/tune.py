@@ -11,10 +11,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from orbithash.cli.lock import only_process_in
-from orbithash.cli.output import make_folder
 from orbithash.cli.sources import holds_features
 from orbithash.errors import InputError
+from orbithash.files import make_folder, only_process_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +50,7 @@ def tune(
                 "--backbone NAME --out FEATURES.npz"
             )
     from orbithash.data import read_features  # --help must not wait for torch
-    from orbithash.experiments.sources import as_source, named_apart
+    from orbithash.experiments.tables.sources import as_source, named_apart
     from orbithash.experiments.tune import BEST, Search, best_of
     from orbithash.experiments.tune import tune as search_settings
     from orbithash.training import PRESETS

@@ -18,9 +18,10 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float32, Int64, Shaped
 
-from orbithash.data.base import Split, check_labels
-from orbithash.data.whole_file import whole_file
+from orbithash.data.images import check_labels
+from orbithash.data.splits import Split
 from orbithash.errors import InputError
+from orbithash.files import whole_file
 
 
 @dataclass(frozen=True, eq=False)

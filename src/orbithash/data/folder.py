@@ -5,9 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from orbithash.data.base import Split
-from orbithash.data.default_split import default_split
-from orbithash.data.image_files import ImageFiles
+from orbithash.data.images import ImageFiles
+from orbithash.data.splits import Split, default_split
 from orbithash.errors import InputError
 
 logger = logging.getLogger(__name__)

@@ -1,20 +1,19 @@
-"""A table of images: `.csv` or `.parquet`, with the columns path, labels and, if wanted, split."""
+"""A table of images: `.csv` or `.parquet`, with the columns path, labels and, optionally, split."""
 
 import csv
 import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Int64
 
-from orbithash.data.base import Split
-from orbithash.data.default_split import default_split
-from orbithash.data.image_files import ImageFiles
-from orbithash.data.parquet import read_parquet_rows
-from orbithash.data.whole_file import whole_file
-from orbithash.errors import InputError
+from orbithash.data.images import ImageFiles
+from orbithash.data.splits import Split, default_split
+from orbithash.errors import InputError, MissingExtraError
+from orbithash.files import whole_file
 
 PARTS = ("train", "query", "database")
 COLUMNS = ("path", "labels", "split")
@@ -135,3 +134,29 @@ def numbered(
 
 def rows_of(part: str, parts: list[set[str]]) -> Int64[np.ndarray, " rows"]:
     return np.flatnonzero([part in names for names in parts])
+
+
+def read_parquet_rows(file: Path, columns: tuple[str, ...]) -> Iterator[dict[str, str]]:
+    """Every row with those of the columns that the file has, as text.
+
+    Numbers become their digits, lists are joined by `;`, and what is missing is empty.
+    """
+    try:
+        from pyarrow import ArrowException, ArrowInvalid, parquet
+    except ImportError:
+        raise MissingExtraError("parquet") from None
+    try:
+        with parquet.ParquetFile(file) as opened:
+            present = [name for name in opened.schema_arrow.names if name in columns]
+            # A part at a time: a table of millions of images need not be in memory twice.
+            for batch in opened.iter_batches(columns=present):
+                for row in batch.to_pylist():
+                    yield {name: as_text(value) for name, value in row.items()}
+    except (ArrowException, ArrowInvalid, OSError) as error:
+        raise InputError(f"cannot read {file}: {error}; save it as Parquet again") from None
+
+
+def as_text(value: Any) -> str:
+    if isinstance(value, list):
+        return ";".join(as_text(part) for part in value)
+    return "" if value is None else str(value)

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from orbithash.data.whole_file import whole_file
 from orbithash.encoders.feature_encoder import FeatureEncoder
 from orbithash.encoders.image_encoder import ImageEncoder
-from orbithash.encoders.onnx_runtime import exported, to_onnx
+from orbithash.encoders.runtime import exported, to_onnx
 from orbithash.errors import InputError
+from orbithash.files import whole_file
 from orbithash.networks import FeatureHead
 
 OUTPUT = "embeddings"

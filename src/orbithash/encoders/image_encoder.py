@@ -13,7 +13,7 @@ from PIL import Image
 
 from orbithash.codes import binarize, pack
 from orbithash.data.transforms import read_view, to_rgb, upright, view_of
-from orbithash.encoders.describe_files import describe_files
+from orbithash.encoders.image_reading import describe_files
 from orbithash.encoders.runtime import Describe, run_by
 from orbithash.errors import InputError
 from orbithash.networks import HashingNetwork, PhotoBackbone, View

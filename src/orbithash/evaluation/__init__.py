@@ -1,13 +1,13 @@
 """How good codes are: scores of encoders or codes on a split."""
 
-from orbithash.evaluation.encoders import (
+from orbithash.evaluation.encoder_scores import (
     encode_split,
     evaluate_encoder,
     evaluate_rows,
     mean_average_precision,
 )
-from orbithash.evaluation.evaluate import evaluate_codes
 from orbithash.metrics.scores import Scores
+from orbithash.metrics.scoring import evaluate_codes
 
 __all__ = [
     "Scores",

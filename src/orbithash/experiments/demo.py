@@ -18,13 +18,13 @@ import numpy as np
 from jaxtyping import UInt8
 
 from orbithash.data import LabelledImages
-from orbithash.data.bundled import digits
+from orbithash.data.benchmarks.digits import digits
 from orbithash.errors import InputError
 from orbithash.evaluation import Scores, evaluate_codes
 from orbithash.experiments.choosing import Trial, best_trial, grid, run_trials
-from orbithash.experiments.demo_report import write_report
 from orbithash.experiments.encoding import DeepSettings, shallow_codes
 from orbithash.experiments.outcome import Comparison, Outcome
+from orbithash.experiments.report.demo_report import write_report
 from orbithash.hashers import HASHERS
 from orbithash.index import ENGINES, Neighbours
 

@@ -16,7 +16,7 @@ from torch import nn
 from orbithash.data import ImageFiles, LabelledFeatures
 from orbithash.encoders import FeatureEncoder, ImageEncoder, RunRecord, encode_source
 from orbithash.errors import InputError
-from orbithash.experiments.examples import label_of
+from orbithash.experiments.tables.examples import label_of
 from orbithash.kernels.hamming import hamming_distances as code_distances
 from orbithash.losses import LOSSES, OrderAwareTripletLoss
 from orbithash.losses.distances import hamming_distances, squared_distances

@@ -10,7 +10,7 @@ from matplotlib.patches import Rectangle
 from PIL import Image
 
 from orbithash.experiments.explain import Explanation, Item, Pair
-from orbithash.experiments.figure import INK, OKABE_ITO, PAPER
+from orbithash.experiments.report.figure import INK, OKABE_ITO, PAPER
 
 RELATED, UNRELATED = OKABE_ITO[1], OKABE_ITO[0]
 BRACKETS = 3  # the heaviest swaps are drawn over the list

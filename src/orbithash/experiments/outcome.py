@@ -10,7 +10,7 @@ import numpy as np
 from orbithash.data import LabelledImages
 from orbithash.evaluation import Scores
 from orbithash.experiments.choosing import Trial
-from orbithash.experiments.mean_scores import mean_bounds
+from orbithash.experiments.tables.statistics import mean_bounds
 from orbithash.index import Neighbours
 
 

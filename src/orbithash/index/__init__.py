@@ -1,6 +1,12 @@
 """Search by Hamming distance."""
 
-from orbithash.index.addresses import create_index, index_exists, open_index
+from orbithash.index.addresses import (
+    ENGINES,
+    add_under_new_ids,
+    create_index,
+    index_exists,
+    open_index,
+)
 from orbithash.index.base import (
     Ball,
     Index,
@@ -11,9 +17,7 @@ from orbithash.index.base import (
     SearchEngine,
     Where,
 )
-from orbithash.index.engines import ENGINES
-from orbithash.index.exact import ExactIndex
-from orbithash.index.new_ids import add_under_new_ids
+from orbithash.index.memory import ExactIndex
 
 __all__ = [
     "ENGINES",

@@ -1,12 +1,54 @@
-"""Where an index is: a folder, or a collection of a Milvus server."""
+"""Where an index is: a folder, or a collection of a Milvus server; and the engines by name."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from orbithash.errors import InputError
-from orbithash.index.base import Index
-from orbithash.index.engines import LOCAL, REMOTE
-from orbithash.index.milvus import collection_exists
-from orbithash.index.store import StoredIndex, create_store
+import numpy as np
+from jaxtyping import Int64, UInt8
+
+from orbithash.errors import IdInUseError, InputError, NoIdsLeftError, StorageError
+from orbithash.index.base import Index, Metadata
+from orbithash.index.checks import LARGEST_ID
+from orbithash.index.faiss import FaissGraphIndex, FaissIndex, FaissInvertedIndex
+from orbithash.index.memory import ExactIndex, MemoryIndex
+from orbithash.index.milvus.index import MilvusIndex, MilvusInvertedIndex, collection_exists
+from orbithash.index.multi_index import MultiIndex
+from orbithash.index.store.index import StoredIndex, create_store
+
+# What can search the codes of a folder.
+LOCAL: dict[str, type[MemoryIndex]] = {
+    "exact": ExactIndex,
+    "exact-mih": MultiIndex,
+    "faiss": FaissIndex,
+    "faiss-ivf": FaissInvertedIndex,
+    "faiss-hnsw": FaissGraphIndex,
+}
+# What stores and searches on its own; its name opens an address.
+REMOTE: dict[str, type[MilvusIndex]] = {"milvus": MilvusIndex, "milvus-ivf": MilvusInvertedIndex}
+
+ENGINES: dict[str, type[MemoryIndex] | type[MilvusIndex]] = {**LOCAL, **REMOTE}
+
+
+ATTEMPTS = 20  # each fails only if another process has added between a look and a write
+
+
+def add_under_new_ids(
+    index: Index, codes: UInt8[np.ndarray, "n bytes"], metadata: Sequence[Metadata]
+) -> Int64[np.ndarray, " n"]:
+    """Store items together under ids that were not in use, and return them."""
+    if len(codes) == 0:
+        return np.empty(0, dtype=np.int64)
+    for _ in range(ATTEMPTS):
+        first = index.next_id()
+        if first > LARGEST_ID - len(codes):
+            raise NoIdsLeftError
+        ids = np.arange(first, first + len(codes), dtype=np.int64)
+        try:
+            index.add(ids, codes, metadata)
+        except IdInUseError:
+            continue
+        return ids
+    raise StorageError("other processes keep adding to this index; try again when they are done")
 
 
 def open_index(address: str | Path, *, engine: str = "exact") -> Index:

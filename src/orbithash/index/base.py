@@ -1,9 +1,10 @@
 """What every search engine offers, what it stores, and what a search returns."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int64, UInt8
@@ -209,3 +210,19 @@ class Index(SearchEngine, Protocol):
     def __enter__(self) -> "Index": ...
 
     def __exit__(self, *error: object) -> None: ...
+
+
+Opened = TypeVar("Opened", bound="ClosedAfterwards")
+
+
+class ClosedAfterwards(ABC):
+    """Can be used in a `with` statement, and is closed at its end."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def __enter__(self: Opened) -> Opened:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()

@@ -10,8 +10,7 @@ from jaxtyping import Int64, UInt8
 from orbithash.errors import MissingExtraError
 from orbithash.index.base import IndexStats, Neighbours
 from orbithash.index.code_table import CodeTable
-from orbithash.index.derived import DerivedIndex
-from orbithash.index.memory import nearest_of
+from orbithash.index.memory import DerivedIndex, nearest_of
 
 logger = logging.getLogger(__name__)
 

@@ -1,30 +1,27 @@
-"""An index in memory: everything but how the nearest codes are found."""
+"""An index in memory: compares with every code, or searches a structure built from them."""
 
+import threading
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Int64, UInt8
 
 from orbithash.codes import check_codes, check_n_bits
 from orbithash.errors import IdInUseError
-from orbithash.index.arguments import (
-    check_k,
-    check_radius,
-    checked_ids,
-    checked_items,
-    not_there,
-)
 from orbithash.index.base import (
     NOTHING_KNOWN,
     Ball,
+    ClosedAfterwards,
     IndexStats,
     Items,
     Metadata,
     Neighbours,
     Where,
 )
-from orbithash.index.closing import ClosedAfterwards
+from orbithash.index.checks import check_k, check_radius, checked_ids, checked_items, not_there
 from orbithash.index.code_table import CodeTable, empty_table
 from orbithash.kernels.nearest import nearest_words
 from orbithash.kernels.popcount import as_words
@@ -160,3 +157,45 @@ def balls_of(
 ) -> list[Ball]:
     found = within_words(as_words(codes), table.words, radius)
     return [Ball(table.ids[positions], distances) for distances, positions in found]
+
+
+class ExactIndex(MemoryIndex):
+    """Compares the query with every code, on all cores; needs nothing but numpy and numba."""
+
+    name = "exact"
+
+
+@dataclass(frozen=True, eq=False)
+class Built:
+    """What was made of a table, whole."""
+
+    table: CodeTable
+    structure: Any
+
+
+class DerivedIndex(MemoryIndex):
+    """Codes in memory, and what `build` makes of them when they are first searched.
+
+    A table never changes, so every change of the codes means building anew.
+    """
+
+    def __init__(self, n_bits: int) -> None:
+        super().__init__(n_bits)
+        self._built: Built | None = None
+        self._building = threading.Lock()
+
+    def built(self, table: CodeTable) -> Any:
+        """The structure of a table; while one thread makes it, others wait instead of making it."""
+        with self._building:
+            if self._built is None or self._built.table is not table:
+                self._built = Built(table, self.build(table))
+            return self._built.structure
+
+    def built_already(self) -> Any | None:
+        """The structure of the codes as they are now, if a search has had it built."""
+        built = self._built
+        return None if built is None or built.table is not self.table else built.structure
+
+    @abstractmethod
+    def build(self, table: CodeTable) -> Any:
+        """What will be searched, ready to be."""

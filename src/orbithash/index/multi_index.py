@@ -7,10 +7,14 @@ from jaxtyping import UInt8
 
 from orbithash.index.base import Ball, IndexStats, Neighbours
 from orbithash.index.code_table import CodeTable
-from orbithash.index.derived import DerivedIndex
+from orbithash.index.memory import DerivedIndex
+from orbithash.kernels.multi_index import (
+    HashedCodes,
+    nearest_hashed,
+    substring_tables,
+    within_hashed,
+)
 from orbithash.kernels.popcount import as_words
-from orbithash.kernels.probing import HashedCodes, nearest_hashed, within_hashed
-from orbithash.kernels.substring_tables import substring_tables
 
 
 class MultiIndex(DerivedIndex):

@@ -9,7 +9,9 @@ from jaxtyping import Int32, Int64, UInt8, UInt64
 from numba import njit, prange
 
 from orbithash.kernels.hamming import hamming_distances_reference
-from orbithash.kernels.lanes import (
+from orbithash.kernels.popcount import as_words, check_same_length
+from orbithash.kernels.threads import database_parts, parallel, queries_per_task
+from orbithash.kernels.wide_compare import (
     L1_WORDS,
     LANES,
     TOGETHER,
@@ -18,8 +20,6 @@ from orbithash.kernels.lanes import (
     next_nearer,
     without_lowest,
 )
-from orbithash.kernels.popcount import as_words, check_same_length
-from orbithash.kernels.threads import database_parts, parallel, queries_per_task
 
 CANDIDATES = 1 << 21  # that a task's queries have room for, so that a large k takes fewer at once
 NOWHERE = np.iinfo(np.int32).max  # the distance of what a part of the database does not have

@@ -9,7 +9,8 @@ from jaxtyping import Int64, UInt8, UInt64
 from numba import prange
 
 from orbithash.kernels.hamming import hamming_distances_reference
-from orbithash.kernels.lanes import (
+from orbithash.kernels.threads import database_parts, parallel, queries_per_task
+from orbithash.kernels.wide_compare import (
     L1_WORDS,
     LANES,
     TOGETHER,
@@ -18,7 +19,6 @@ from orbithash.kernels.lanes import (
     next_nearer,
     without_lowest,
 )
-from orbithash.kernels.threads import database_parts, parallel, queries_per_task
 
 
 def within_words(

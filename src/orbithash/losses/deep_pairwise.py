@@ -1,13 +1,23 @@
-"""DPSH: deep pairwise-supervised hashing."""
+"""How likely it is that two images are related, by the inner product of their codes.
+
+DPSH and HashNet share it: a pair with inner product p is related with the probability sigmoid(s·p).
+"""
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from orbithash.errors import InputError
 from orbithash.losses.inputs import check_embeddings, check_labels
-from orbithash.losses.pairwise import negative_log_likelihoods
 from orbithash.losses.relations import labels_in_common
+
+
+def negative_log_likelihoods(
+    inner: Float[Tensor, "n n"], similar: Bool[Tensor, "n n"]
+) -> Float[Tensor, "n n"]:
+    """−log of the probability that each pair is as it is, given log-odds `inner`."""
+    # log(1 + e^x) − s·x, written so that large x do not overflow.
+    return nn.functional.softplus(inner) - similar * inner
 
 
 class DeepPairwiseLoss(nn.Module):

@@ -5,8 +5,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from orbithash.errors import InputError
+from orbithash.losses.deep_pairwise import negative_log_likelihoods
 from orbithash.losses.inputs import check_embeddings, check_labels
-from orbithash.losses.pairwise import negative_log_likelihoods
 from orbithash.losses.relations import labels_in_common
 
 

@@ -86,3 +86,14 @@ def fill(backbone: PhotoBackbone, given: Mapping[str, Tensor], *, origin: str) -
         if not torch.isfinite(given[key]).all():
             raise InputError(f"{key!r} in {origin} is not finite; get the file again")
     backbone.load_state_dict({key: given[key] for key in wanted})
+
+
+def check_device(device: str) -> None:
+    """Raise unless numbers can be put there and taken back."""
+    try:
+        torch.ones(1, device=device).item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise InputError(
+            f"cannot run a network on {device!r} here ({reason}); run it on cpu"
+        ) from None

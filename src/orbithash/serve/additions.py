@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from orbithash.data.whole_file import whole_file
 from orbithash.errors import InputError, NoIdsLeftError, StorageError
+from orbithash.files import whole_file
 from orbithash.index import Index, Metadata, add_under_new_ids
 from orbithash.index.base import Value
 from orbithash.serve.pictures import format_of

@@ -10,16 +10,15 @@ from fastapi.security import HTTPBearer
 from orbithash import __version__
 from orbithash.encoders import FeatureEncoder, ImageEncoder
 from orbithash.index import Index
-from orbithash.serve.access import API
-from orbithash.serve.gate import Gate
+from orbithash.serve.limits.access import API
+from orbithash.serve.limits.gate import Gate
 from orbithash.serve.metrics import Metrics
 from orbithash.serve.problems import answer_problems
 from orbithash.serve.routes.collection import collection_routes
 from orbithash.serve.routes.items import item_routes
 from orbithash.serve.routes.pages import page_routes
 from orbithash.serve.routes.searches import search_routes
-from orbithash.serve.routes.session import session_routes
-from orbithash.serve.routes.watching import watching_routes
+from orbithash.serve.routes.session import session_routes, watching_routes
 from orbithash.serve.schemas import Problem
 from orbithash.serve.service import Service
 from orbithash.serve.settings import ServeSettings

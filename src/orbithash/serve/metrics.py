@@ -13,7 +13,7 @@ from prometheus_client import (
 )
 from starlette.types import Scope
 
-from orbithash.serve.access import API
+from orbithash.serve.limits.access import API
 
 METHODS = frozenset({"GET", "HEAD", "POST", "DELETE"})
 BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)

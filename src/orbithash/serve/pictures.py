@@ -1,7 +1,9 @@
-"""Pictures that come from clients, and pictures of the index that go to them."""
+"""Pictures that clients send, and pictures of stored items, small ones kept in memory."""
 
 import io
 import stat
+import threading
+from collections import OrderedDict
 from pathlib import Path
 
 from PIL import Image
@@ -109,3 +111,33 @@ def type_of(file: Path) -> str:
             return TYPES[image.format or ""]
     except Exception:  # as decoders fail, or the file has gone
         raise UnknownItemError("there is no picture of this item that can be shown") from None
+
+
+MOST_BYTES = 64 << 20  # about four thousand
+
+
+class Thumbnails:
+    """Makes each small picture once, while it is remembered; for use in several threads."""
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self._kept: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+        self._most, self._n_bytes = most_bytes, 0
+        self._lock = threading.Lock()
+
+    def of(self, file: Path) -> bytes:
+        try:
+            key = (str(file), file.stat().st_mtime_ns)
+        except OSError:
+            raise UnknownItemError("there is no picture of this item any more") from None
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+        content = thumbnail_of(file)
+        with self._lock:
+            if key not in self._kept:
+                self._kept[key] = content
+                self._n_bytes += len(content)
+            while self._n_bytes > self._most:
+                self._n_bytes -= len(self._kept.popitem(last=False)[1])
+        return content

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import UInt8
 
-from orbithash.encoders.answers import still_there
 from orbithash.errors import DamagedIndexError, InputError
 from orbithash.index import Index, Items, Metadata, Where
+from orbithash.retrieval.query import still_there
 from orbithash.serve.problems import UnknownItemError
 
 

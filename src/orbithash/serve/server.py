@@ -7,11 +7,12 @@ from contextlib import suppress
 
 import uvicorn
 
-from orbithash.encoders import FeatureEncoder, ImageEncoder, encoder_of
+from orbithash.encoders import FeatureEncoder, ImageEncoder
+from orbithash.encoders.runs.run_folder import encoder_of
 from orbithash.errors import DamagedIndexError, InputError
 from orbithash.index import Index
 from orbithash.serve.app import create_app
-from orbithash.serve.connections import MOST, BriskConnection
+from orbithash.serve.limits.connections import MOST, BriskConnection
 from orbithash.serve.settings import ServeSettings, check_exposure
 
 PATIENCE = 30  # seconds for requests under way when the server is told to end

@@ -11,14 +11,13 @@ from orbithash.codes import code_bytes, pack
 from orbithash.encoders import FeatureEncoder, ImageEncoder
 from orbithash.index import Index, Metadata
 from orbithash.serve.metrics import Metrics
-from orbithash.serve.pictures import decode_upload, file_of, name_of, pixels_of
+from orbithash.serve.pictures import Thumbnails, decode_upload, file_of, name_of, pixels_of
 from orbithash.serve.problems import RefusedError
 from orbithash.serve.questions import Question, Reply, ask
 from orbithash.serve.readiness import Readiness
 from orbithash.serve.schemas import Answer, Coded, Hit, Item, Query, SearchRequest, Took
 from orbithash.serve.settings import ServeSettings
 from orbithash.serve.statistics import KeptStatistics
-from orbithash.serve.thumbnails import Thumbnails
 from orbithash.serve.work import Workers
 
 N_SEARCHING, N_SHOWING = 4, 2  # threads

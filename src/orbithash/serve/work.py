@@ -1,4 +1,4 @@
-"""Work that must not hold up the event loop: threads with a short queue before them."""
+"""Threads with a bounded queue, and whether the index responds."""
 
 import asyncio
 from collections.abc import Callable

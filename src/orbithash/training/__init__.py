@@ -1,18 +1,14 @@
 """Training networks with any loss."""
 
-from orbithash.training.batches import Batch, Batcher, BatchSource, TensorBatches
+from orbithash.training.batches import Batch, Batcher, BatchSource, TensorBatches, only_look
 from orbithash.training.checkpoint import Checkpoints
 from orbithash.training.distributed import ALONE, Processes, joined_processes
-from orbithash.training.epoch import Epoch
-from orbithash.training.interruption import Interrupted, interruption
-from orbithash.training.log import log_to, read_log
-from orbithash.training.looks import only_look
+from orbithash.training.environment import Interrupted, interruption, seeded
+from orbithash.training.history import Epoch, Trained, log_to, read_log
 from orbithash.training.loop import train
 from orbithash.training.on_features import train_on_features
 from orbithash.training.on_images import train_on_images
-from orbithash.training.seeding import seeded
 from orbithash.training.settings import IMAGE_PRESETS, PRESETS, TrainingSettings
-from orbithash.training.trained import Trained
 
 __all__ = [
     "ALONE",

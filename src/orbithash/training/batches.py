@@ -1,4 +1,4 @@
-"""Where the loop's batches come from: tensors in memory here, image files in `image_batches`."""
+"""The batches of the loop from tensors in memory, with one or several views of each image."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,45 @@ from jaxtyping import Float, Int64, Shaped
 from torch import Tensor
 
 from orbithash.training.distributed import ALONE, Processes
-from orbithash.training.looks import Looks
+
+
+@dataclass(frozen=True, eq=False)
+class Looks:
+    """Inputs of images; those of one image are consecutive, the one that is encoded first."""
+
+    inputs: Float[Tensor, "looks ..."]
+    first: Int64[np.ndarray, " n"]
+    count: Int64[np.ndarray, " n"]
+    seed: int = 0
+
+    def draw(
+        self, positions: Int64[np.ndarray, " batch"], epoch: int, batch: int
+    ) -> Float[Tensor, "batch ..."]:
+        """One look at each of these images, by chance; the same whenever asked again."""
+        rng = np.random.default_rng([self.seed, epoch, batch])
+        offsets = (rng.random(len(positions)) * self.count[positions]).astype(np.int64)
+        return self.inputs[torch.from_numpy(self.first[positions] + offsets)]
+
+
+def only_look(inputs: Float[Tensor, "n ..."]) -> Looks:
+    """One look at each image."""
+    return Looks(inputs, np.arange(len(inputs)), np.ones(len(inputs), dtype=np.int64))
+
+
+def several_looks(
+    inputs: Float[Tensor, "n d"],
+    views: Float[Tensor, "v d"],
+    view_of: Int64[np.ndarray, " v"],
+    *,
+    seed: int,
+) -> Looks:
+    """The images and their further views; `view_of` names the position of each view's image."""
+    owners = np.concatenate([np.arange(len(inputs)), view_of])
+    order = np.argsort(owners, kind="stable")  # so each image stays before its views
+    count = np.bincount(owners, minlength=len(inputs))
+    return Looks(
+        torch.cat([inputs, views])[torch.from_numpy(order)], np.cumsum(count) - count, count, seed
+    )
 
 
 @runtime_checkable

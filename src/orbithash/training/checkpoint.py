@@ -11,9 +11,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from orbithash.data.whole_file import whole_file
-from orbithash.encoders.made_with import changed_settings
+from orbithash.encoders.runs.fingerprints import changed_settings
 from orbithash.errors import InputError
+from orbithash.files import whole_file
 from orbithash.training.distributed import ALONE, Processes
 from orbithash.training.state import TrainingState
 

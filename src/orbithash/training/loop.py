@@ -11,12 +11,10 @@ from torch import Tensor, nn
 
 from orbithash.errors import DivergedError
 from orbithash.training.batches import Batch, BatchSource
-from orbithash.training.best import BestEpoch
 from orbithash.training.checkpoint import Checkpoints, device_of
 from orbithash.training.distributed import ALONE, Processes
-from orbithash.training.epoch import Epoch
-from orbithash.training.interruption import Interrupted
-from orbithash.training.memory import Memory
+from orbithash.training.environment import Interrupted, steady_threads
+from orbithash.training.history import Epoch
 from orbithash.training.optimization import (
     ParameterGroup,
     make_optimizer,
@@ -26,8 +24,7 @@ from orbithash.training.optimization import (
 )
 from orbithash.training.precision import check_precision
 from orbithash.training.settings import TrainingSettings
-from orbithash.training.state import TrainingState
-from orbithash.training.threads import steady_threads
+from orbithash.training.state import BestEpoch, Memory, TrainingState
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Any method on features: a head trained with a loss, or a hasher fitted."""
+"""Where a head starts: at the weights of one that was trained on features."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -11,22 +11,39 @@ from jaxtyping import Float32, Int64
 from orbithash.codes import binarize, check_n_bits, pack
 from orbithash.data import LabelledFeatures
 from orbithash.encoders import FeatureEncoder
-from orbithash.encoders.fingerprint import digest_of_arrays, digest_of_weights
+from orbithash.encoders.runs.fingerprints import digest_of_arrays, digest_of_weights
 from orbithash.errors import InputError
 from orbithash.losses import LOSSES
 from orbithash.networks import FeatureHead, embed
-from orbithash.training.batches import TensorBatches
+from orbithash.training.batches import Looks, TensorBatches, only_look, several_looks
 from orbithash.training.checkpoint import Checkpoints
 from orbithash.training.distributed import ALONE, Processes
-from orbithash.training.epoch import Epoch
-from orbithash.training.looks import Looks, only_look, several_looks
+from orbithash.training.environment import seeded
+from orbithash.training.history import Epoch, Trained
 from orbithash.training.loop import train
-from orbithash.training.methods import check_method, make_hasher
-from orbithash.training.preparation import Labels, Score, prepare, run_settings
-from orbithash.training.seeding import seeded
+from orbithash.training.methods import (
+    Labels,
+    Score,
+    check_method,
+    make_hasher,
+    prepare,
+    run_settings,
+)
 from orbithash.training.settings import TrainingSettings
-from orbithash.training.starting import start_from
-from orbithash.training.trained import Trained
+
+
+def start_from(head: FeatureHead, init: FeatureEncoder) -> None:
+    """Take over another head's weights, which must be of the same shape."""
+    theirs = init.model
+    if not isinstance(theirs, FeatureHead):
+        raise InputError("the run to start from holds a hasher; give one that was trained")
+    for name in ("n_features", "n_bits", "hidden"):
+        if getattr(theirs, name) != getattr(head, name):
+            raise InputError(
+                f"the run to start from has {name}={getattr(theirs, name)}, but here it is "
+                f"{getattr(head, name)}; train with the same features, --bits and --hidden"
+            )
+    head.load_state_dict(theirs.state_dict())
 
 
 def train_on_features(

@@ -16,24 +16,21 @@ from orbithash.codes import check_n_bits
 from orbithash.data import ImageFiles
 from orbithash.data.augmentation import read_training_view
 from orbithash.encoders import FeatureEncoder, ImageEncoder
-from orbithash.encoders.fingerprint import digest_of_images, digest_of_weights
+from orbithash.encoders.runs.fingerprints import digest_of_images, digest_of_weights
 from orbithash.errors import InputError
 from orbithash.losses import LOSSES
 from orbithash.networks import HashingNetwork, PhotoBackbone
-from orbithash.networks.device import check_device
+from orbithash.networks.backbones import check_device
 from orbithash.training.checkpoint import Checkpoints
 from orbithash.training.distributed import ALONE, Processes
-from orbithash.training.epoch import Epoch
+from orbithash.training.environment import Interrupted, seeded
+from orbithash.training.history import Epoch, Trained
 from orbithash.training.image_batches import ImageBatches, ImageReader
-from orbithash.training.interruption import Interrupted
 from orbithash.training.loop import train
-from orbithash.training.methods import check_method
+from orbithash.training.methods import Labels, Score, check_method, prepare, run_settings
+from orbithash.training.on_features import start_from
 from orbithash.training.optimization import fine_tuning_groups
-from orbithash.training.preparation import Labels, Score, prepare, run_settings
-from orbithash.training.seeding import seeded
 from orbithash.training.settings import TrainingSettings
-from orbithash.training.starting import start_from
-from orbithash.training.trained import Trained
 
 # Images that train and answer the held-out ones when an epoch is validated. All of them would take
 # a third of an epoch's time, and the same epoch is best with fewer.

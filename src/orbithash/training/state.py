@@ -1,16 +1,143 @@
-"""Everything that training changes as it goes on, as tensors and plain values."""
+"""Everything that training changes, as tensors and plain values."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from orbithash.training.best import BestEpoch
-from orbithash.training.epoch import Epoch
-from orbithash.training.memory import Memory
-from orbithash.training.tally import Tally
+from orbithash.training.history import Epoch
+
+
+class Memory:
+    """The last `size` embeddings with their labels, the oldest forgotten first.
+
+    They are as the network gave them when they were new, so some steps out of date, and constants:
+    no gradient flows into them. A size of 0 remembers nothing.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.embeddings: Float[Tensor, "m bits"] | None = None
+        self.labels: Tensor | None = None
+
+    def add(self, embeddings: Float[Tensor, "n bits"], labels: Tensor) -> None:
+        if not self.size:
+            return
+        embeddings = embeddings.detach()
+        if self.embeddings is not None and self.labels is not None:
+            embeddings = torch.cat([self.embeddings, embeddings])
+            labels = torch.cat([self.labels, labels])
+        # Copies, or the whole of what is forgotten would stay in memory with what is kept.
+        self.embeddings = embeddings[-self.size :].clone()
+        self.labels = labels[-self.size :].clone()
+
+    def tensors(self) -> dict[str, Tensor]:
+        if self.embeddings is None or self.labels is None:
+            return {}
+        return {"embeddings": self.embeddings, "labels": self.labels}
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Become what `tensors` were taken from."""
+        self.embeddings, self.labels = tensors.get("embeddings"), tensors.get("labels")
+
+
+class BestEpoch:
+    """Keeps the weights that scored best; without any score, the network is left as it is."""
+
+    def __init__(self, network: nn.Module, *, patience: int) -> None:
+        self.network, self.patience = network, patience
+        self.score = -math.inf
+        self.worse_since = 0  # scores in a row that were no better
+        self.weights: dict[str, Tensor] = {}
+
+    def offer(self, score: float) -> None:
+        if score > self.score:
+            self.score, self.worse_since = score, 0
+            self.weights = {
+                name: weight.clone() for name, weight in self.network.state_dict().items()
+            }
+        else:
+            self.worse_since += 1
+
+    def exhausted(self) -> bool:
+        return self.worse_since >= self.patience
+
+    def restore(self) -> None:
+        if self.weights:
+            self.network.load_state_dict(self.weights)
+
+    def tensors(self) -> dict[str, Tensor]:
+        return self.weights
+
+    def values(self) -> dict[str, Any]:
+        return {"score": self.score, "worse_since": self.worse_since}
+
+    def restore_from(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+        """Become what `tensors` and `values` were taken from."""
+        self.weights = dict(tensors)
+        self.score, self.worse_since = values["score"], values["worse_since"]
+
+
+@runtime_checkable
+class CountsTriplets(Protocol):
+    """A loss that can say how many triplets its last batch had, and which share was active."""
+
+    active_share: float  # of them within the margin
+    n_triplets: int
+
+
+class Tally:
+    """Means over an epoch: of the loss, of the active triplets, and of every bit."""
+
+    def __init__(self) -> None:
+        self.losses: list[float] = []
+        self.active: list[float] = []
+        self.n_images = 0
+        self.n_triplets: int | None = None  # as far as the loss counts them
+        self.ones: Tensor | None = None  # how many images have each bit
+
+    def add(self, loss: nn.Module, value: Tensor, embeddings: Float[Tensor, "n bits"]) -> None:
+        self.losses.append(value.item())
+        if isinstance(loss, CountsTriplets):
+            self.active.append(loss.active_share)
+            self.n_triplets = (self.n_triplets or 0) + loss.n_triplets
+        ones = (embeddings.detach() > 0.5).sum(dim=0).cpu()
+        self.ones = ones if self.ones is None else self.ones + ones
+        self.n_images += len(embeddings)
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {} if self.ones is None else {"ones": self.ones}
+
+    def values(self) -> dict[str, Any]:
+        return {
+            "losses": self.losses,
+            "active": self.active,
+            "n_images": self.n_images,
+            "n_triplets": self.n_triplets,
+        }
+
+    def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+        """Become what `tensors` and `values` were taken from."""
+        self.ones = tensors.get("ones")
+        self.losses, self.active = list(values["losses"]), list(values["active"])
+        self.n_images = values["n_images"]
+        self.n_triplets = values.get("n_triplets")  # not in checkpoints of earlier versions
+
+    def mean_loss(self) -> float:
+        return sum(self.losses) / len(self.losses)
+
+    def active_share(self) -> float | None:
+        return sum(self.active) / len(self.active) if self.active else None
+
+    def bit_balance(self) -> float:
+        """1 when every bit is set for half of the images, 0 when none tells any two apart."""
+        if self.ones is None:
+            return 0.0
+        return float(1 - (2 * self.ones / self.n_images - 1).abs().mean())
 
 
 @dataclass(eq=False)

@@ -1,10 +1,12 @@
-"""The key in a browser: given once, it becomes a cookie, because pictures carry no headers."""
+"""The key of a browser, and the endpoints for monitoring."""
 
 from fastapi import APIRouter, Request, Response
 from starlette.exceptions import HTTPException
 
-from orbithash.serve.access import cookie_name, cookie_of, may_read, same
+from orbithash.serve.limits.access import cookie_name, cookie_of, may_read, same
+from orbithash.serve.problems import RETRY, problem
 from orbithash.serve.schemas import Key, Problem, Status
+from orbithash.serve.service import Service
 from orbithash.serve.settings import ServeSettings
 
 
@@ -33,5 +35,40 @@ def session_routes(settings: ServeSettings) -> APIRouter:
             secure=request.url.scheme == "https",
         )
         return Status(status="welcome")
+
+    return routes
+
+
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def watching_routes(service: Service) -> APIRouter:
+    """What load balancers and Prometheus ask for."""
+    routes = APIRouter(tags=["watching"])
+
+    @routes.get("/health", summary="Whether the process answers")
+    async def get_health() -> Status:
+        return Status(status="ok")
+
+    @routes.get(
+        "/ready",
+        summary="Whether searches are answered",
+        response_model=Status,
+        responses={503: {"model": Problem}},
+    )
+    async def get_ready() -> Status | Response:
+        if await service.readiness.get():
+            return Status(status="ready")
+        return problem(503, "the index does not answer at the moment", RETRY)
+
+    @routes.get(
+        "/metrics",
+        summary="Figures for Prometheus",
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {}}}},
+    )
+    async def get_metrics() -> Response:
+        await service.readiness.get()  # which counts the items
+        return Response(service.metrics.text(), headers={"Content-Type": TEXT})
 
     return routes

@@ -1,0 +1,75 @@
+"""Stanford Dogs: 20,580 photographs of dogs of 120 breeds.
+
+Khosla et al., "Novel Dataset for Fine-Grained Image Categorization", 2011. Its two archives
+unpacked into one folder: Images/, and the lists train_list.mat and test_list.mat.
+"""
+
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+from scipy.io import loadmat
+
+from orbithash.data.benchmarks.published_files import HOMES, require_file, require_files
+from orbithash.data.images import ImageFiles
+from orbithash.data.splits import Split
+from orbithash.errors import InputError
+
+ADVICE = (
+    f"unpack images.tar and lists.tar from {HOMES['stanford_dogs']} into the folder that you give"
+)
+
+
+def stanford_dogs(folder: Path) -> ImageFiles:
+    """Stanford Dogs, 120 breeds: official training images train and are the database.
+
+    The official test images are the queries. The folder that an image lies in is its breed.
+    """
+    train, test = (listed_files(folder, name) for name in ("train_list.mat", "test_list.mat"))
+    files = [*train, *test]
+    if len(set(files)) < len(files):
+        raise InputError(
+            f"{len(files) - len(set(files))} images in {folder} are listed more than once; "
+            "get lists.tar again"
+        )
+    paths = tuple(f"Images/{file}" for file in files)
+    require_files(folder, paths, what="images", advice=ADVICE)
+    breeds = [PurePosixPath(file).parent.name for file in files]
+    classes = tuple(sorted(set(breeds)))
+    training = np.arange(len(train))
+    return ImageFiles(
+        root=folder,
+        paths=paths,
+        labels=np.searchsorted(classes, breeds),
+        classes=classes,
+        split=Split(
+            train=training, query=np.arange(len(train), len(files)), database=training.copy()
+        ),
+    )
+
+
+def listed_files(folder: Path, name: str) -> list[str]:
+    """The paths in a list, in its order; lists.tar may have been given a folder of its own."""
+    inner = folder / "lists" / name
+    file = inner if inner.is_file() else folder / name
+    require_file(file, advice=ADVICE)
+    try:
+        cells = loadmat(file, variable_names=["file_list"])["file_list"]
+    except KeyError:
+        raise InputError(f"{file} has no variable file_list; get lists.tar again") from None
+    except Exception as error:  # a damaged file makes its reader fail in every way there is
+        raise InputError(f"cannot read {file}: {error}; get lists.tar again") from None
+    paths = [text_in(cell).replace("\\", "/").strip() for cell in np.ravel(cells)]
+    for path in paths:
+        if path.count("/") != 1:
+            raise InputError(
+                f"{file} lists {path!r}; it must be the folder of a breed and a file in it: "
+                "get lists.tar again"
+            )
+    return paths
+
+
+def text_in(cell: Any) -> str:
+    """The text in one cell of a MATLAB cell array, which arrives as an array of one string."""
+    content = np.ravel(cell)
+    return str(content[0]) if len(content) else ""

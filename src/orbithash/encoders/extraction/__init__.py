@@ -1,0 +1,1 @@
+"""Features of images by a backbone, in one file."""

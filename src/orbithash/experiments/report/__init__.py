@@ -1,0 +1,1 @@
+"""Results as figures, Markdown, LaTeX and HTML."""

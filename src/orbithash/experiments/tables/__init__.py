@@ -1,0 +1,1 @@
+"""Tables of runs: declared, planned, run, summarised."""

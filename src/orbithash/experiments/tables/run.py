@@ -1,0 +1,243 @@
+"""One run: train its stages, score on the split's queries, and keep everything in a folder.
+
+model.safetensors, run.json, log.jsonl, scores.json    as `orbithash train` writes them
+identity.json      all that decides the outcome
+evaluation.json    the scores of the queries in the database
+codes.npz          what was scored: the codes of queries and database, by row
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from orbithash.data import ImageFiles, LabelledFeatures, read_features
+from orbithash.data.sources import open_source
+from orbithash.encoders import FeatureEncoder, ImageEncoder, RunRecord, write_run
+from orbithash.encoders.runs.run_folder import LOG, SCORES, versions
+from orbithash.errors import InputError
+from orbithash.evaluation import Scores, encode_split, evaluate_rows, mean_average_precision
+from orbithash.experiments.tables.plan import Run, Stage
+from orbithash.experiments.tables.sources import FineTuning, Source
+from orbithash.networks import load_photo_backbone
+from orbithash.training import (
+    PRESETS,
+    Checkpoints,
+    Epoch,
+    Trained,
+    log_to,
+    seeded,
+    train_on_features,
+    train_on_images,
+)
+from orbithash.training.environment import keep_freed_memory
+
+Data = LabelledFeatures | ImageFiles
+Encoder = FeatureEncoder | ImageEncoder
+
+read_once = lru_cache(maxsize=4)(read_features)  # for the many runs on the same features
+
+
+def open_data(source: Source, *, fine_tuned: bool) -> Data:
+    """The images of a source, or their features."""
+    if fine_tuned:
+        assert source.fine_tuning is not None
+        opened = open_source(source.fine_tuning.place)
+        assert isinstance(opened, ImageFiles)
+        return opened
+    assert source.file is not None
+    return read_once(source.file)
+
+
+def learn(
+    run: Run,
+    data: Data,
+    *,
+    checkpoints: Path,
+    log: Callable[[Epoch], None] = lambda epoch: None,
+    after_epoch: Callable[[Epoch], None] = lambda epoch: None,
+) -> Trained[Encoder]:
+    """The stages one after another, as one training: epochs are numbered through.
+
+    A network that is trained whole keeps its state in the folder `checkpoints`, one file for each
+    stage, and goes on from there; heads on features are done before that would pay.
+    """
+    encoder: Encoder | None = None
+    history: list[Epoch] = []
+    seconds = 0.0
+
+    def tell(epoch: Epoch) -> None:
+        history.append(replace(epoch, number=len(history)))
+        log(history[-1])
+        after_epoch(history[-1])
+
+    for number, stage in enumerate(run.stages):
+        common: dict[str, Any] = {
+            "score": mean_average_precision,
+            "options": stage.options,
+            "init": encoder,
+            "seed": run.seed,
+            "after_epoch": tell,
+        }
+        trained: Trained[Encoder]
+        if isinstance(data, ImageFiles):
+            assert run.source.fine_tuning is not None
+            checkpoints.mkdir(parents=True, exist_ok=True)
+            kept = Checkpoints(checkpoints / f"stage-{number}.safetensors")
+            trained = fine_tune(
+                run, stage, data, run.source.fine_tuning, checkpoints=kept, **common
+            )
+        else:
+            settings = stage.settings or PRESETS[run.preset]
+            trained = train_on_features(data, stage.method, run.n_bits, settings, **common)
+        encoder, seconds = trained.encoder, seconds + trained.seconds
+    # Only the last stage's epochs could be kept.
+    last = history[len(history) - len(trained.history) :]
+    return replace(trained, history=tuple(last), seconds=seconds)
+
+
+def fine_tune(
+    run: Run, stage: Stage, images: ImageFiles, fine_tuning: FineTuning, **common: Any
+) -> Trained[ImageEncoder]:
+    if stage.settings is None:
+        raise InputError(f"{stage.method} is fitted to features; it cannot train a network")
+    keep_freed_memory()
+    network = fine_tuning.network
+    with seeded(run.seed):  # what begins from scratch
+        backbone = load_photo_backbone(network.backbone, network.weights, to_train=True)
+    return train_on_images(images, backbone, stage.method, run.n_bits, stage.settings, **common)
+
+
+RUNS = "runs"
+IDENTITY, EVALUATION, CODES = "identity.json", "evaluation.json", "codes.npz"
+PRECISION_AT = (1, 2, 5, 10, 20, 50, *range(100, 1001, 100))
+
+
+@dataclass(frozen=True, eq=False)
+class Finished:
+    """What a table needs of a run."""
+
+    scores: Scores
+    seconds: float  # of training
+
+
+def run_folder(run: Run, out: Path) -> Path:
+    return out / RUNS / run.folder()
+
+
+def find_finished(run: Run, out: Path) -> Finished | None:
+    """The outcome of a run that is there already; a folder is whole or has no such name."""
+    folder = run_folder(run, out)
+    if not folder.is_dir():
+        return None
+    try:
+        scores = Scores.from_json((folder / EVALUATION).read_text(encoding="utf-8"))
+        training = json.loads((folder / SCORES).read_text(encoding="utf-8"))
+        (folder / CODES).stat()
+        return Finished(scores, float(training["seconds"]))
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise InputError(
+            f"the run {folder} was changed ({error}); remove the folder, and it is run again"
+        ) from None
+
+
+def execute(
+    run: Run, out: Path, *, after_epoch: Callable[[Epoch], None] = lambda epoch: None
+) -> Finished:
+    """Train and score, unless that is done."""
+    done = find_finished(run, out)
+    if done is not None:
+        return done
+    data = open_data(run.source, fine_tuned=run.is_fine_tuned)
+    folder = run_folder(run, out)
+    checkpoints = folder.with_name(f".{folder.name}.checkpoints")
+    with whole_run(folder) as workplace:
+        trained = learn(
+            run,
+            data,
+            checkpoints=checkpoints,
+            log=log_to(workplace / LOG),
+            after_epoch=after_epoch,
+        )
+        # Queries are asked here, at the end; nothing is chosen by it.
+        encoded = encode_split(trained.encoder, data)
+        scores = evaluate_rows(encoded, data, n_bits=run.n_bits, precision_at=PRECISION_AT)
+        write_run(workplace, trained.encoder, record(run), trained.outcome())
+        (workplace / IDENTITY).write_text(
+            json.dumps(run.identity(), indent=2) + "\n", encoding="utf-8"
+        )
+        (workplace / EVALUATION).write_text(scores.to_json() + "\n", encoding="utf-8")
+        np.savez(workplace / CODES, ids=encoded.rows, codes=encoded.codes)
+    shutil.rmtree(checkpoints, ignore_errors=True)
+    return Finished(scores, trained.seconds)
+
+
+def record(run: Run) -> RunRecord:
+    last = run.stages[-1]
+    source: dict[str, Any] = {"source": str(run.source.file)}
+    if run.is_fine_tuned and (fine_tuning := run.source.fine_tuning):
+        weights = fine_tuning.network.weights
+        source = {
+            "source": fine_tuning.place,
+            "backbone": fine_tuning.network.backbone,
+            "weights": None if weights is None else str(weights),
+        }
+    return RunRecord(
+        method=last.method,
+        n_bits=run.n_bits,
+        seed=run.seed,
+        preset=run.preset,
+        settings=asdict(last.settings) if last.settings else {},
+        options=last.options,
+        init=" then ".join(stage.method for stage in run.stages[:-1]) or None,
+        versions=versions(),
+        **source,
+    )
+
+
+@contextmanager
+def whole_run(folder: Path) -> Iterator[Path]:
+    """A folder to work in that takes its name when the block ends well, and only then."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    remove_left_behind(folder)
+    workplace = folder.with_name(f".{folder.name}.{os.getpid()}.unfinished")
+    workplace.mkdir()
+    try:
+        yield workplace
+        flush(workplace)
+        if not folder.is_dir():  # else another process was faster, with the same outcome
+            workplace.rename(folder)
+    finally:
+        shutil.rmtree(workplace, ignore_errors=True)
+
+
+def remove_left_behind(folder: Path) -> None:
+    """Remove what killed processes had begun of this run; those that live are left alone."""
+    for unfinished in folder.parent.glob(f".{folder.name}.*.unfinished"):
+        process = int(unfinished.name.split(".")[-2])
+        if process == os.getpid() or not is_alive(process):
+            shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's
+        pass
+    return True
+
+
+def flush(folder: Path) -> None:
+    """Bring every file to disk before the folder gets its name: a power cut must not empty it."""
+    for file in folder.iterdir():
+        with file.open("rb") as opened:
+            os.fsync(opened.fileno())

@@ -1,0 +1,1 @@
+"""An index in a collection of a Milvus server."""

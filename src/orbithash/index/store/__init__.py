@@ -1,0 +1,1 @@
+"""An index on disk: one folder."""

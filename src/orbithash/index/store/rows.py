@@ -1,0 +1,144 @@
+"""Metadata on disk: one row per item, with a checksum of its own, and tables for filters."""
+
+import json
+import sqlite3
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int64
+
+from orbithash.errors import DamagedIndexError
+from orbithash.index.base import Metadata, Value, Where
+from orbithash.index.store.labels import Labels
+
+COLUMNS = "id, source, path, stamp, labels, fields, checksum"
+
+
+class Rows:
+    """The tables of metadata; whoever calls has begun a transaction."""
+
+    def __init__(self, connection: sqlite3.Connection, folder: Path) -> None:
+        self._connection, self._folder = connection, folder
+        self._labels = Labels(connection, folder)
+
+    def add(self, ids: Int64[np.ndarray, " n"], metadata: Sequence[Metadata]) -> None:
+        """Store metadata under ids that are not in use."""
+        sources = {name: self._source_number(name) for name in {each.source for each in metadata}}
+        rows = []
+        for identifier, each in zip(ids.tolist(), metadata, strict=True):
+            texts = (
+                each.path,
+                each.stamp,
+                labels_as_json(each.labels),
+                fields_as_json(each.fields) if each.fields else "{}",
+            )
+            check = checksum(identifier, each.source, *texts)
+            rows.append((identifier, sources[each.source], *texts, check))
+        self._connection.executemany("INSERT INTO items VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        self._labels.add(zip(ids.tolist(), (each.labels for each in metadata), strict=True))
+
+    def remove(self, ids: Int64[np.ndarray, " n"]) -> None:
+        found = [pair for pair in self.of(ids) if pair is not None]
+        self._labels.remove((identifier, metadata.labels) for identifier, metadata in found)
+        self._connection.executemany(
+            "DELETE FROM items WHERE id = ?", [(identifier,) for identifier in ids.tolist()]
+        )
+
+    def stored(self, ids: Int64[np.ndarray, " n"]) -> list[int]:
+        """Those of the ids that are in use, in their order."""
+        query = "SELECT id FROM items WHERE id IN (SELECT value FROM json_each(?))"
+        found = self._connection.execute(query, (json.dumps(ids.tolist()),))
+        there = {identifier for (identifier,) in found}
+        return [identifier for identifier in ids.tolist() if identifier in there]
+
+    def of(self, ids: Int64[np.ndarray, " n"]) -> Iterator[tuple[int, Metadata] | None]:
+        """Each id with its metadata, or nothing where there is no such item."""
+        names = self._source_names()
+        for identifier in ids.tolist():
+            row = self._connection.execute(
+                f"SELECT {COLUMNS} FROM items WHERE id = ?", (identifier,)
+            ).fetchone()
+            yield None if row is None else (identifier, self._metadata(row, names))
+
+    def admitted(self, where: Where) -> Int64[np.ndarray, " n"]:
+        """The ids of the items that a filter admits, in ascending order."""
+        if where.labels and not where.fields:
+            return self._labels.items_with(where.labels)
+        conditions, values = ["TRUE"], []
+        for name, value in where.fields.items():
+            conditions.append(
+                "EXISTS (SELECT 1 FROM json_each(items.fields) AS field, json_each(?) AS wanted "
+                "WHERE field.key = ? AND field.value = wanted.value AND "
+                "(field.type IN ('true', 'false')) = (wanted.type IN ('true', 'false')))"
+            )
+            values += [json.dumps([value]), name]
+        query = f"SELECT {COLUMNS} FROM items WHERE {' AND '.join(conditions)} ORDER BY id"
+        # Those that SQLite passes over are not checked: that would take eight times as long.
+        found = self._checked(self._connection.execute(query, values))
+        ids = np.fromiter((row[0] for row in found), dtype=np.int64)
+        return np.intersect1d(ids, self._labels.items_with(where.labels)) if where.labels else ids
+
+    def known(self, source: str) -> dict[str, tuple[int, str]]:
+        """Id and stamp of everything that came from a source, by path."""
+        query = (
+            f"SELECT {COLUMNS} FROM items "
+            "WHERE source = (SELECT number FROM sources WHERE name = ?)"
+        )
+        rows = self._checked(self._connection.execute(query, (source,)))
+        return {path: (identifier, stamp) for identifier, _, path, stamp, *_ in rows}
+
+    def label_counts(self) -> dict[str, int]:
+        """How many items have each label."""
+        return self._labels.counts()
+
+    def _source_number(self, name: str) -> int:
+        if not name:
+            return 0
+        self._connection.execute("INSERT OR IGNORE INTO sources (name) VALUES (?)", (name,))
+        query = "SELECT number FROM sources WHERE name = ?"
+        return int(self._connection.execute(query, (name,)).fetchone()[0])
+
+    def _source_names(self) -> dict[Any, Any]:
+        return dict(self._connection.execute("SELECT number, name FROM sources")) | {0: ""}
+
+    def _checked(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+        names = self._source_names()
+        for row in rows:
+            self._check(row, names)
+            yield row
+
+    def _check(self, row: tuple[Any, ...], names: dict[Any, Any]) -> None:
+        """Raise unless a row is as it was written."""
+        identifier, source, *texts, expected = row
+        if checksum(identifier, names.get(source), *texts) != expected:
+            raise DamagedIndexError(
+                self._folder, f"the metadata of item {identifier} is not as written"
+            )
+
+    def _metadata(self, row: tuple[Any, ...], names: dict[Any, Any]) -> Metadata:
+        self._check(row, names)
+        _, source, path, stamp, labels, fields, _ = row
+        return Metadata(
+            path=path,
+            labels=tuple(json.loads(labels)),
+            source=names[source],
+            stamp=stamp,
+            fields=json.loads(fields),
+        )
+
+
+@lru_cache(maxsize=1 << 16)
+def labels_as_json(labels: tuple[str, ...]) -> str:
+    return json.dumps(labels, ensure_ascii=False)
+
+
+def fields_as_json(fields: Mapping[str, Value]) -> str:
+    return json.dumps(dict(fields), ensure_ascii=False, allow_nan=False)
+
+
+def checksum(*row: object) -> int:
+    return zlib.crc32("\0".join(map(str, row)).encode(errors="surrogatepass"))

@@ -1,0 +1,104 @@
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from feature_files import clouds
+from orbithash.data import read_features
+from orbithash.experiments.report.html import measured_times, render_report, used_versions
+from orbithash.experiments.report.table_figures import table_figures
+from orbithash.experiments.tables.examples import find_examples
+from orbithash.experiments.tables.results import make_results
+from orbithash.experiments.tables.run import execute
+from orbithash.experiments.tables.sources import as_source
+from orbithash.experiments.tables.spec import as_choices, read_table
+from planned_runs import clouds_source, quick_runs
+
+CHOICES = as_choices(
+    {
+        "about": "The same number of trials for all.",
+        "rows": {
+            "triplet": {
+                "trials": 30,
+                "searched": {"margin": "1/32 to 1/2 of the bits"},
+                "validation_map": {"VOC2007": 0.7654},
+                "note": "The best of five seeds.",
+            }
+        },
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """The page of a table on a source whose images are there and one that has none."""
+    folder = tmp_path_factory.mktemp("report")
+    sources = [with_images(folder / "images"), clouds_source(folder, "voc2007_clouds")]
+    runs = [run for source in sources for run in quick_runs(source)]
+    finished = {run.key: execute(run, folder) for run in runs}
+    results = make_results(read_table("ablation"), runs, finished)
+    return render_report(
+        results,
+        table_figures(results, {}),
+        choices=CHOICES,
+        examples=find_examples(results, runs, folder),
+        times=measured_times(runs, finished),
+        versions=used_versions(runs, folder),
+    )
+
+
+def with_images(folder):
+    folder.mkdir()
+    arrays = clouds(classes=3, per_class=8)
+    names = np.array(["Auk", "Ani", "<Jay>"])
+    np.savez(folder / "birds.npz", **arrays, classes=names)
+    for path in arrays["paths"]:
+        Image.new("RGB", (90, 60), "teal").save(folder / path)
+    file = folder / "birds.npz"
+    return as_source("birds", file, read_features(file))
+
+
+def test_the_table_has_our_figures_beside_the_printed_ones(page):
+    assert "Of 2 columns Order-aware is first in" in page
+    assert page.count('<tr class="paper">') == 3
+    assert page.count('<tr class="reference">') == 1
+    assert page.count('<strong class="best">') == 2
+
+
+def test_figures_are_inside_and_nothing_is_loaded(page):
+    for value in re.findall(r'(?:src|srcset|href)\s*=\s*"([^"]*)"', page):
+        assert value.startswith("data:")
+    for value in re.findall(r"url\(([^)]*)\)", page):
+        assert value.startswith("data:image/jpeg;base64,")
+    assert "<script" not in page
+    assert "http://" not in page
+    assert "https://" not in page
+    assert page.count("data:image/svg+xml") == 2  # two kinds of curves; sources share them
+
+
+def test_each_query_is_answered_by_every_method(page):
+    assert page.count("<summary>Query ") == 2 * 4
+    assert page.count('<div class="strip">') == 2 * 4 * 4
+    assert page.count("<figcaption>") == 2 * 4 * 4 * 8
+    assert "✓" in page
+
+
+def test_images_are_shown_once_each_and_words_where_there_is_none(page):
+    shown = set(re.findall(r'class="thumbnail (s1r\d+)"', page))
+    declared = re.findall(r"\.(s1r\d+) \{ background-image", page)
+    assert shown == set(declared)
+    assert len(declared) == len(shown)
+    assert "s2r" not in page
+    assert 'class="thumbnail words"' in page
+    assert "&lt;Jay&gt;" in page  # names are not markup
+
+
+def test_settings_and_how_they_were_chosen_are_printed(page):
+    assert "The same number of trials for all." in page
+    assert "30 trials." in page
+    assert "1/32 to 1/2 of the bits" in page
+    assert "0.7654" in page
+    assert page.count("as they stand") == 3
+    assert "<b>learning_rate</b> 0.01" in page
+    assert "torch" in page

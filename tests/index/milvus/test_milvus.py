@@ -1,0 +1,217 @@
+"""Milvus beyond the contract: what goes along, what goes wrong, and what outlives a kill."""
+
+import os
+import socket
+import sys
+import time
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import orbithash
+from clean_processes import call
+from image_files import class_folder
+from index_writer import BATCH, N_BITS, batch_codes, read_told, wait_for, write
+from indexed_runs import image_run
+from milvus_servers import new_collection
+from orbithash.cli import run
+from orbithash.encoders.runs.run_folder import encoder_of
+from orbithash.errors import CodeLengthError, InputError, MissingExtraError, ServerError
+from orbithash.index import ENGINES, Metadata, create_index, open_index
+
+
+@pytest.fixture
+def address(milvus_server):
+    return f"milvus:{milvus_server.address}/{new_collection()}"
+
+
+@pytest.mark.slow
+def test_the_same_commands_work_with_a_server(address, tmp_path, capsys):
+    photos = class_folder(tmp_path / "photos", {"wren": 3, "robin": 3})
+    arguments = ["index", str(image_run(tmp_path / "run")), str(photos), "--out", address]
+    assert run(arguments) == 0
+    assert "6 new, 0 changed, 0 as before, 0 gone." in capsys.readouterr().out
+    (photos / "wren" / "1.jpg").unlink()
+    assert run([*arguments, "--prune"]) == 0
+    assert "0 new, 0 changed, 5 as before, 1 gone." in capsys.readouterr().out
+    image = photos / "robin" / "2.jpg"
+    assert run(["search", address, str(image), "--label", "robin", "--json"]) == 0
+    assert f'"path": "{image}"' in capsys.readouterr().out
+    assert run(["index", "--out", address, "--remove", "0"]) == 0
+    assert "Removed 1 of 1 items; 4 are left." in capsys.readouterr().out
+    codes = orbithash.load(address).encode([image])
+    np.testing.assert_array_equal(codes, orbithash.load(tmp_path / "run").encode([image]))
+
+
+@pytest.mark.slow
+def test_an_encoder_of_many_parts_comes_back_whole(address):
+    content = np.random.default_rng(0).bytes(5_000_000)
+    with create_index(address, 16, encoder=content) as index:
+        assert index.encoder() == content
+    with open_index(address) as index:
+        assert index.encoder() == content
+
+
+@pytest.mark.slow
+def test_what_does_not_fit_is_said(address, milvus_server):
+    with pytest.raises(InputError, match="there is no collection"):
+        open_index(address)
+    with create_index(address, 32) as index:
+        with pytest.raises(InputError, match="holds no encoder"):
+            encoder_of(index)
+        index.add(np.array([3]), np.zeros((1, 4), dtype=np.uint8), [Metadata("a.jpg")])
+        assert index.next_id() == 4
+        with pytest.raises(ServerError, match="refused"):
+            index.add(np.array([4]), np.zeros((1, 4), np.uint8), [Metadata("a" * 9000)])
+        assert len(index) == 1
+    with pytest.raises(InputError, match="exists"):
+        create_index(address, 32)
+    with pytest.raises(CodeLengthError, match="have 4 bytes where 64 bits need 8"):
+        ENGINES["milvus"](64, server=milvus_server.address, collection=address.rpartition("/")[2])
+
+
+@pytest.mark.slow
+def test_a_collection_is_opened_as_what_it_was_made(address):
+    other = address.replace("milvus:", "milvus-ivf:")
+    create_index(other, 32).close()
+    with pytest.raises(InputError, match=f"was made as milvus-ivf; open it as {other}"):
+        open_index(address)
+    open_index(other).close()
+
+
+@pytest.mark.parametrize(
+    ("made", "asked", "message"),
+    [
+        (
+            "BIN_IVF_FLAT",
+            "milvus",
+            "was made as milvus-ivf; open it as milvus-ivf:http://x:1/birds",
+        ),
+        ("BIN_FLAT", "milvus-ivf", "was made as milvus; open it as milvus:http://x:1/birds"),
+        ("HNSW", "milvus", "is indexed as HNSW, which orbithash does not search"),
+        ("BIN_FLAT", "milvus", None),
+        (None, "milvus-ivf", None),
+    ],
+)
+def test_the_wrong_kind_of_index_is_refused_with_the_right_address(
+    made, asked, message, monkeypatch
+):
+    client = FakeClient(made)
+    package = SimpleNamespace(MilvusClient=client, MilvusException=RuntimeError)
+    monkeypatch.setattr("orbithash.index.milvus.index.import_pymilvus", lambda: package)
+    expected = nullcontext() if message is None else pytest.raises(InputError, match=message)
+    with expected:
+        open_index(f"{asked}:http://x:1/birds")
+    # Whoever may not open it must leave it as it is.
+    assert client.loaded == (message is None)
+    assert client.indexed_as == ("BIN_IVF_FLAT" if made is None else made)
+
+
+class FakeClient:
+    """As much of a client of Milvus as opening a collection needs."""
+
+    def __init__(self, indexed_as):
+        self.indexed_as, self.loaded = indexed_as, False
+
+    def __call__(self, address, **options):
+        return self
+
+    def has_collection(self, collection, **options):
+        return True
+
+    def describe_collection(self, collection, **options):
+        return {"description": '{"orbithash": 1, "n_bits": 32}'}
+
+    def list_indexes(self, collection, **options):
+        return [] if self.indexed_as is None else ["code"]
+
+    def describe_index(self, collection, name, **options):
+        return {"index_type": self.indexed_as, "field_name": "code"}
+
+    def prepare_index_params(self):
+        return self
+
+    def add_index(self, field, *, index_type, **options):
+        self.wanted = index_type
+
+    def create_index(self, collection, parameters, **options):
+        self.indexed_as = self.wanted
+
+    def load_collection(self, collection, **options):
+        self.loaded = True
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [3])
+def test_a_killed_writer_loses_nothing_that_it_told_of(address, tmp_path, kills):
+    told = tmp_path / "told.txt"
+    create_index(address, N_BITS).close()
+    first = 0
+    for _ in range(kills):
+        writer = call(write, address, told, first)
+        wait_for(lambda: read_told(told) >= first, writer)  # noqa: B023 — asked at once
+        os.kill(writer.pid, 9)
+        writer.join()
+        with open_index(address) as index:
+            n_batches = read_told(told) + 1
+            assert len(index) >= n_batches * BATCH
+            codes = np.concatenate([batch_codes(batch) for batch in range(n_batches)])
+            stored = index.get(np.arange(n_batches * BATCH))
+            np.testing.assert_array_equal(stored.codes, codes)
+            # What was under way is written again: the same ids, so nothing is there twice.
+            first = n_batches
+
+
+@pytest.mark.slow
+def test_a_killed_server_has_lost_nothing_that_was_told_of(address, milvus_server, tmp_path):
+    if not milvus_server.is_ours:
+        pytest.skip("it must not kill a server that it did not start")
+    told = tmp_path / "told.txt"
+    create_index(address, N_BITS).close()
+    writer = call(write, address, told, 0)
+    wait_for(lambda: read_told(told) >= 2, writer)
+    milvus_server.kill()
+    try:
+        writer.join(timeout=300)
+        assert writer.exitcode == 1
+        with pytest.raises(ServerError, match="no Milvus server answers"):
+            open_index(address)
+    finally:
+        milvus_server.start()
+    with open_index(address) as index:
+        n_batches = read_told(told) + 1
+        np.testing.assert_array_equal(
+            index.get(np.arange(n_batches * BATCH)).codes,
+            np.concatenate([batch_codes(batch) for batch in range(n_batches)]),
+        )
+
+
+def test_a_server_that_is_away_is_said_to_be_in_time(capsys, monkeypatch):
+    monkeypatch.setattr("orbithash.index.milvus.server.PAUSE", 0.01)
+    pytest.importorskip("pymilvus")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    started = time.monotonic()
+    assert run(["search", f"milvus:http://127.0.0.1:{port}/birds", "--like", "1"]) == 1
+    assert time.monotonic() - started < 15
+    error = capsys.readouterr().err
+    assert f"no Milvus server answers at http://127.0.0.1:{port}" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(("engine", "package"), [("milvus", "pymilvus"), ("faiss", "faiss")])
+def test_a_missing_package_is_named_with_the_line_that_installs_it(engine, package, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError, match=rf"pip install 'orbithash\[{engine}\]'"):
+        ENGINES[engine](16)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["milvus:localhost/x", "milvus:http://localhost:19530", "milvus:http://localhost:19530/a-b"],
+)
+def test_an_address_that_cannot_be_one_is_refused(address):
+    with pytest.raises(InputError, match=r"write milvus:http|no name for a collection"):
+        open_index(address)

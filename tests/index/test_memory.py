@@ -1,0 +1,41 @@
+"""Engines that build something of the codes: once for each state, whoever searches."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from orbithash.index import ENGINES
+from orbithash.index.memory import DerivedIndex
+
+DERIVED = [name for name, engine in ENGINES.items() if issubclass(engine, DerivedIndex)]
+N_THREADS = 4
+
+
+@pytest.mark.parametrize("name", DERIVED)
+def test_threads_that_search_together_build_once_for_each_state(name, monkeypatch):
+    if "faiss" in name:
+        pytest.importorskip("faiss")
+    codes = np.random.default_rng(0).integers(0, 256, (200, 4), dtype=np.uint8)
+    index, built, build = ENGINES[name](32), [], ENGINES[name].build
+
+    def slow_build(self, table):
+        built.append(len(table))
+        time.sleep(0.05)  # so that others come before it is done
+        return build(self, table)
+
+    monkeypatch.setattr(ENGINES[name], "build", slow_build)
+    for n_items in (100, 200):
+        index.add(np.arange(n_items - 100, n_items), codes[n_items - 100 : n_items])
+        start = threading.Barrier(N_THREADS)
+
+        def search(start=start):
+            start.wait()
+            return index.search(codes[:5], k=1).distances.tolist()
+
+        with ThreadPoolExecutor(N_THREADS) as threads:
+            answers = [threads.submit(search) for _ in range(N_THREADS)]
+        assert all(answer.result() == [[0]] * 5 for answer in answers)
+    assert built == [100, 200]

@@ -1,0 +1,207 @@
+import itertools
+
+import numpy as np
+import pytest
+
+from orbithash.codes import pack
+from orbithash.errors import CodeLengthError, InputError
+from orbithash.evaluation import Scores, evaluate_codes
+from orbithash.kernels.hamming import hamming_distances_reference
+from orbithash.metrics import scoring as evaluate
+from orbithash.relevance import labels_in_common
+
+TIES = ["expected", "stable", "optimistic", "pessimistic"]
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("n_bits", [4, 20, 130])
+def test_stable_map_is_that_of_a_stable_argsort(n_bits, several):
+    split = random_split(n_bits, several)
+    scores = evaluate_codes(*split, n_bits=n_bits, ties="stable", map_at=(1, 10, 500))
+    lists = [relevance for relevance in sorted_relevance(*split) if relevance.any()]
+    assert scores.map == pytest.approx(np.mean([average_precision(r) for r in lists]))
+    for n in (1, 10, 500):
+        by_most = [average_precision(r[:n], most=min(n, r.sum())) for r in lists]
+        by_found = [average_precision(r[:n]) if r[:n].any() else 0.0 for r in lists]
+        assert scores.map_at[n] == pytest.approx(np.mean(by_most))
+        assert scores.map_at_found[n] == pytest.approx(np.mean(by_found))
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_expected_map_is_the_mean_over_all_orders_of_the_database(several):
+    queries, database, query_labels, database_labels = random_split(4, several, n=5)
+    expected = evaluate_codes(
+        queries, database, query_labels, database_labels, n_bits=4, map_at=(3,)
+    )
+    ordered = [
+        evaluate_codes(
+            queries,
+            database[list(order)],
+            query_labels,
+            database_labels[list(order)],
+            n_bits=4,
+            ties="stable",
+            map_at=(3,),
+        )
+        for order in itertools.permutations(range(5))
+    ]
+    assert np.mean([scores.map for scores in ordered]) == pytest.approx(expected.map)
+    assert np.mean([scores.map_at[3] for scores in ordered]) == pytest.approx(expected.map_at[3])
+    lowest, highest = expected.map_bounds
+    assert all(lowest - 1e-12 <= scores.map <= highest + 1e-12 for scores in ordered)
+    assert lowest < expected.map < highest
+
+
+def test_scores_of_a_list_checked_by_hand():
+    # Distances 0, 1, 1, 2 with the first and the last relevant, then one of the tied.
+    query = np.zeros((1, 8), dtype=bool)
+    database = np.zeros((4, 8), dtype=bool)
+    database[[1, 2, 3, 3], [0, 1, 0, 1]] = True
+    labels = np.array([1, 1, 0, 1])
+    scores = evaluate_codes(pack(query), pack(database), np.array([1]), labels, n_bits=8)
+    first, last = (1 + 2 / 2 + 3 / 4) / 3, (1 + 2 / 3 + 3 / 4) / 3
+    assert scores.map == pytest.approx((first + last) / 2)
+    assert scores.map_bounds == pytest.approx((last, first))
+    np.testing.assert_allclose(scores.precision_recall.precision[:3], [1, 2 / 3, 3 / 4])
+    np.testing.assert_allclose(scores.precision_recall.recall[:3], [1 / 3, 2 / 3, 1])
+    assert scores.precision_at == {1: 1.0, 10: 0.75, 100: 0.75, 1000: 0.75}
+
+
+def test_modes_differ_in_map_and_agree_in_all_else():
+    split = random_split(8, several=True)
+    by_mode = {ties: evaluate_codes(*split, n_bits=8, ties=ties, map_at=(5,)) for ties in TIES}
+    lowest, highest = by_mode["expected"].map_bounds
+    assert by_mode["pessimistic"].map == lowest
+    assert by_mode["optimistic"].map == highest
+    for left, right in itertools.pairwise(by_mode.values()):
+        assert left.map != right.map
+        assert left.map_at != right.map_at
+        for name in ("map_bounds", "ndcg", "precision_recall", "precision_at", "map_at_found"):
+            assert getattr(left, name) == getattr(right, name)
+
+
+def test_ndcg_counts_the_labels_in_common():
+    # One label in common at distance 0, two at distance 1.
+    query, database = np.zeros((1, 4), dtype=bool), np.array([[0, 0, 0, 0], [1, 0, 0, 0]], bool)
+    labels = np.array([[1, 0, 0], [1, 1, 0]])
+    scores = evaluate_codes(pack(query), pack(database), np.array([[1, 1, 0]]), labels, n_bits=4)
+    assert scores.ndcg == pytest.approx((1 + 3 / np.log2(3)) / (3 + 1 / np.log2(3)))
+
+
+def test_a_class_as_one_of_several_labels_scores_as_the_class_alone():
+    queries, database, query_labels, database_labels = random_split(24, several=False)
+    marks = np.eye(query_labels.max() + 1, dtype=bool)
+    single = evaluate_codes(
+        queries, database, query_labels, database_labels, n_bits=24, map_at=(9,)
+    )
+    several = evaluate_codes(
+        queries, database, marks[query_labels], marks[database_labels], n_bits=24, map_at=(9,)
+    )
+    assert several == single
+
+
+def test_queries_without_an_answer_are_counted_and_change_no_mean():
+    queries, database, query_labels, database_labels = random_split(16, several=False)
+    answered = query_labels < 3
+    query_labels[~answered] = 99
+    scores = evaluate_codes(queries, database, query_labels, database_labels, n_bits=16)
+    without = evaluate_codes(
+        queries[answered], database, query_labels[answered], database_labels, n_bits=16
+    )
+    assert scores.queries == len(queries)
+    assert scores.queries_without_relevant == (~answered).sum() > 0
+    assert scores.map == pytest.approx(without.map)
+    assert scores.precision_at == pytest.approx(without.precision_at)
+
+
+@pytest.mark.parametrize("ties", TIES)
+def test_scoring_in_chunks_changes_nothing(monkeypatch, ties):
+    split = random_split(16, several=True)
+    whole = evaluate_codes(*split, n_bits=16, ties=ties, map_at=(5,))
+    monkeypatch.setattr(evaluate, "CHUNK", 1000)
+    chunked = evaluate_codes(*split, n_bits=16, ties=ties, map_at=(5,))
+    assert chunked.map == pytest.approx(whole.map)
+    assert chunked.map_at == pytest.approx(whole.map_at)
+    assert chunked.ndcg == pytest.approx(whole.ndcg)
+    np.testing.assert_allclose(chunked.precision_recall.recall, whole.precision_recall.recall)
+    np.testing.assert_allclose(chunked.precision_recall.precision, whole.precision_recall.precision)
+
+
+def test_scores_of_empty_balls_survive_json():
+    query, database = np.zeros((1, 4), dtype=bool), np.ones((2, 4), dtype=bool)
+    scores = evaluate_codes(
+        pack(query), pack(database), np.array([1]), np.array([1, 1]), n_bits=4, map_at=(3,)
+    )
+    assert np.isnan(scores.precision_recall.precision[:4]).all()
+    assert Scores.from_json(scores.to_json()) == scores
+
+
+def test_a_random_code_is_worth_the_share_of_relevant_items():
+    rng = np.random.default_rng(0)
+    queries, database = (np.packbits(rng.random((n, 32)) < 0.5, axis=1) for n in (200, 20_000))
+    labels = rng.integers(0, 4, 200), rng.integers(0, 4, 20_000)
+    assert evaluate_codes(queries, database, *labels, n_bits=32).map == pytest.approx(
+        0.25, abs=0.01
+    )
+
+
+CODES, LABELS = np.zeros((3, 2), dtype=np.uint8), np.array([0, 1, 2])
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"query_labels": LABELS[:2]}, "got 2 query labels for 3 query codes"),
+        ({"database_labels": np.arange(4)}, "got 4 database labels for 3 database codes"),
+        ({"database_labels": np.eye(3)}, "one class number per image"),
+        ({"query_labels": LABELS.astype(float)}, "integers"),
+        ({"query_codes": CODES.astype(float)}, "float64; pass uint8"),
+        ({"query_codes": CODES[0]}, r"shape \(2,\)"),
+        ({"query_codes": CODES[:0], "query_labels": LABELS[:0]}, "no query codes"),
+        ({"database_codes": CODES[:0], "database_labels": LABELS[:0]}, "no database codes"),
+        ({"query_labels": LABELS + 5}, "none shares a label"),
+        ({"ties": "best"}, "ties='best'; choose one of expected, optimistic, pessimistic, stable"),
+        ({"map_at": (0,)}, "whole numbers from 1 on"),
+        ({"n_bits": 3}, "4 to 1024"),
+        ({"database_codes": CODES + 1, "n_bits": 12}, "last 4 bits are not 0"),
+    ],
+)
+def test_unusable_input_is_refused_with_one_clear_error(changed, message):
+    arguments = {
+        "query_codes": CODES,
+        "database_codes": CODES,
+        "query_labels": LABELS,
+        "database_labels": LABELS,
+        "n_bits": 16,
+    }
+    with pytest.raises(InputError, match=message):
+        evaluate_codes(**(arguments | changed))
+
+
+@pytest.mark.parametrize("n_bits", [16, 32])
+def test_codes_of_different_lengths_are_refused(n_bits):
+    with pytest.raises(CodeLengthError, match=f"where {n_bits} bits need {n_bits // 8}"):
+        evaluate_codes(CODES, np.zeros((3, 4), np.uint8), LABELS, LABELS, n_bits=n_bits)
+
+
+def random_split(n_bits, several, n=300):
+    """Codes and labels of 50 queries and n database items, codes nearer where labels are shared."""
+    rng = np.random.default_rng(n_bits)
+    marks = rng.random((50 + n, 5)) < 0.3 if several else np.eye(5)[rng.integers(0, 5, 50 + n)]
+    bits = marks @ rng.standard_normal((5, n_bits)) + rng.standard_normal((50 + n, n_bits)) > 0
+    labels = marks.astype(int) if several else marks.argmax(axis=1)
+    codes = pack(bits)
+    return codes[:50], codes[50:], labels[:50], labels[50:]
+
+
+def sorted_relevance(queries, database, query_labels, database_labels):
+    """Per query, whether each database item answers it, in the order of a stable argsort."""
+    distances = hamming_distances_reference(queries, database)
+    relevant = labels_in_common(query_labels, database_labels) > 0
+    for row, answers in zip(distances, relevant, strict=True):
+        yield answers[np.argsort(row, kind="stable")]
+
+
+def average_precision(relevance, most=None):
+    ranks = np.flatnonzero(relevance) + 1
+    return (np.arange(1, len(ranks) + 1) / ranks).sum() / (most or len(ranks))

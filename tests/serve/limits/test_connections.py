@@ -1,0 +1,173 @@
+"""Clients that send or read slowly hold up nobody but themselves."""
+
+import asyncio
+import socket
+import sqlite3
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, suppress
+
+import numpy as np
+import pytest
+
+from image_files import noise
+from live_servers import live_server
+from orbithash.index import Metadata, create_index, open_index
+from orbithash.serve import server as server_module
+from orbithash.serve.limits import connections
+from orbithash.serve.limits.rates import Shares
+from orbithash.serve.settings import Limits, ServeSettings
+from orbithash.serve.work import OverloadedError, Workers
+from served_indexes import API, WRITE_KEY, bearer, client_of, picture_index, with_keys
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return picture_index(tmp_path_factory.mktemp("served"), classes=1)
+
+
+def opened(server):
+    return socket.create_connection(("127.0.0.1", server.port), timeout=20)
+
+
+def get(server, path):
+    """The status of an answer, or 0 if the connection was cut."""
+    with opened(server) as client, suppress(ConnectionError):
+        client.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        return int(client.recv(1000)[9:12] or 0)
+    return 0
+
+
+def test_slow_bodies_do_not_keep_others_out(place):
+    settings = ServeSettings(limits=Limits(rate=0, concurrency=4))
+    with live_server(place, settings) as server, ExitStack() as held:
+        for _ in range(8):
+            client = held.enter_context(opened(server))
+            client.sendall(
+                f"POST {API}/search HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n"
+                "Content-Type: application/json\r\n\r\n{".encode()
+            )
+        time.sleep(0.2)
+        assert get(server, f"{API}/items/1") == 200
+
+
+def test_who_does_not_read_a_picture_is_cut_off_and_keeps_nobody_from_searching(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(connections, "UNREAD", 0.5)
+    noise((2400, 2000)).save(tmp_path / "large.bmp")  # more than the system's buffers take
+    index = create_index(tmp_path / "large.orbit", 8)
+    index.add(np.array([0]), np.zeros((1, 1), np.uint8), [Metadata(str(tmp_path / "large.bmp"))])
+    settings = ServeSettings(limits=Limits(rate=0, concurrency=2))
+    with live_server(index, settings) as server, ExitStack() as held:
+        for _ in range(2):
+            client = held.enter_context(opened(server))
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.sendall(f"GET {API}/items/0/image HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        time.sleep(0.3)
+        assert get(server, f"{API}/items/0/image") == 503
+        assert get(server, f"{API}/items/0") == 200
+        deadline = time.monotonic() + 20
+        while get(server, f"{API}/items/0/image") != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
+def test_a_head_that_does_not_come_is_given_up(place, monkeypatch):
+    monkeypatch.setattr(connections, "HEAD", 0.3)
+    with live_server(place) as server:
+        with opened(server) as silent, opened(server) as half:
+            half.sendall(b"GET /health HTTP/1.1\r\nHost:")
+            assert silent.recv(10) == b""
+            assert half.recv(10) == b""
+        with opened(server) as kept:  # a connection that asks twice
+            for _ in range(2):
+                kept.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+                time.sleep(0.5)
+                assert b" 200 " in kept.recv(5000)
+            kept.sendall(b"GET /health")
+            assert kept.recv(10) == b""
+
+
+def test_one_address_gets_a_quarter_of_the_connections(place, monkeypatch):
+    monkeypatch.setattr(connections, "is_loopback", lambda host: False)
+    monkeypatch.setattr(server_module, "MOST", 12)
+    settings = ServeSettings(limits=Limits(rate=0, concurrency=1))
+    with live_server(place, settings) as server, ExitStack() as held:
+        for _ in range(3):
+            held.enter_context(opened(server))
+        time.sleep(0.2)
+        assert get(server, "/health") == 0
+        held.close()
+        time.sleep(0.2)
+        assert get(server, "/health") == 200
+
+
+def test_work_that_hangs_is_given_up_by_whoever_asked():
+    may_end = threading.Event()
+    workers = Workers("hanging", n_threads=1, n_waiting=1, patience=0.1)
+    # In a thread: a browser that another test opened leaves its loop running in this one.
+    with ThreadPoolExecutor(1) as thread, pytest.raises(OverloadedError):
+        thread.submit(lambda: asyncio.run(workers.run(may_end.wait, 20))).result()
+    may_end.set()
+    workers.close()
+
+
+def test_one_client_gets_a_quarter_of_the_places_and_this_machine_all():
+    shares = Shares(8)
+    assert [shares.take("192.0.2.1") for _ in range(3)] == [True, True, False]
+    assert [shares.take("192.0.2.2") for _ in range(3)] == [True, True, False]
+    assert [shares.take("127.0.0.1") for _ in range(5)] == [True] * 4 + [False]
+    shares.give_back("127.0.0.1")
+    assert shares.take("192.0.2.3")
+    assert not shares.take("192.0.2.4")
+
+
+def test_a_session_needs_few_bytes(place):
+    with client_of(place) as client:
+        answer = client.post(f"{API}/session", json={"key": "x" * 5000})
+        assert answer.status_code == 413
+
+
+def test_many_who_ask_whether_it_is_ready_look_once_and_take_no_place(place):
+    class Hanging:
+        def __init__(self, index):
+            self._index, self.n_asked, self.may_answer = index, 0, threading.Event()
+
+        def __getattr__(self, name):
+            return getattr(self._index, name)
+
+        def __len__(self):
+            self.n_asked += 1
+            self.may_answer.wait(20)
+            return len(self._index)
+
+    index = Hanging(open_index(place))
+    settings = ServeSettings(limits=Limits(rate=0, concurrency=2))
+    with live_server(index, settings) as server, ThreadPoolExecutor(8) as clients:
+        asked = [clients.submit(get, server, "/ready") for _ in range(8)]
+        time.sleep(0.3)
+        assert get(server, f"{API}/items/1") == 200
+        index.may_answer.set()
+        assert [each.result() for each in asked] == [200] * 8
+        assert index.n_asked == 1
+
+
+def test_searches_go_on_while_an_addition_waits_for_another_process(tmp_path):
+    index = picture_index(tmp_path, classes=1)
+    writer = sqlite3.connect(index / "index.sqlite", isolation_level=None)
+    with (
+        closing(writer),
+        client_of(index, with_keys(), **bearer(WRITE_KEY)) as client,
+        ThreadPoolExecutor(1) as clients,
+    ):
+        writer.execute("BEGIN IMMEDIATE")
+        adding = clients.submit(client.post, f"{API}/items", json={"items": [{"code": "00ff00"}]})
+        time.sleep(0.5)
+        began = time.monotonic()
+        assert client.post(f"{API}/search", json={"id": 1}).status_code == 200
+        assert time.monotonic() - began < 5
+        assert not adding.done()
+        writer.execute("ROLLBACK")
+        assert adding.result().status_code == 201

@@ -1,0 +1,170 @@
+import subprocess
+import sys
+
+import pytest
+
+from orbithash.errors import InputError
+from orbithash.files import resumable_folder, whole_folder
+
+
+def write(out, *, force=False, text="new"):
+    with whole_folder(out, contents={"page"}, force=force) as folder:
+        (folder / "page").write_text(text)
+
+
+def test_the_folder_appears_when_the_block_ends_well(tmp_path):
+    out = tmp_path / "a" / "b"
+    with whole_folder(out, contents={"page"}, force=False) as folder:
+        (folder / "page").write_text("new")
+        assert not out.exists()
+    assert (out / "page").read_text() == "new"
+    assert [path.name for path in out.parent.iterdir()] == ["b"]
+
+
+def test_a_failure_leaves_the_old_folder_as_it_was(tmp_path):
+    def write_half():
+        with whole_folder(tmp_path / "out", contents={"page"}, force=True) as folder:
+            (folder / "page").write_text("half")
+            raise RuntimeError("full disk")
+
+    write(tmp_path / "out", text="old")
+    with pytest.raises(RuntimeError, match="full disk"):
+        write_half()
+    assert (tmp_path / "out" / "page").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_an_existing_folder_is_kept_unless_forced(tmp_path):
+    write(tmp_path / "out", text="old")
+    with pytest.raises(InputError, match="add --force"):
+        write(tmp_path / "out")
+    write(tmp_path / "out", force=True)
+    assert (tmp_path / "out" / "page").read_text() == "new"
+
+
+def test_an_empty_folder_may_be_filled(tmp_path):
+    (tmp_path / "out").mkdir()
+    write(tmp_path / "out")
+    assert (tmp_path / "out" / "page").read_text() == "new"
+
+
+def test_even_force_keeps_files_of_others(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.tex").write_text("years of work")
+    with pytest.raises(InputError, match=r"holds 'thesis.tex'"):
+        write(tmp_path / "out", force=True)
+    assert (tmp_path / "out" / "thesis.tex").read_text() == "years of work"
+
+
+def test_a_file_is_not_a_folder(tmp_path):
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(InputError, match="is not a folder"):
+        write(tmp_path / "out", force=True)
+    with pytest.raises(InputError, match="cannot write"):
+        write(tmp_path / "out" / "inside")
+
+
+def resumable(out, *, resume=False, force=False):
+    return resumable_folder(
+        out, contents={"page"}, checkpoint="checkpoint", resume=resume, force=force
+    )
+
+
+def stop_with_a_checkpoint(out):
+    with resumable(out) as folder:
+        (folder / "checkpoint").write_text("half")
+        raise KeyboardInterrupt
+
+
+def test_a_folder_with_a_checkpoint_is_kept_and_taken_up(tmp_path):
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        stop_with_a_checkpoint(out)
+    assert [path.name for path in tmp_path.iterdir()] == ["out.partial"]
+    with pytest.raises(InputError, match="add --resume to go on"), resumable(out):
+        pass
+    with resumable(out, resume=True) as folder:
+        assert (folder / "checkpoint").read_text() == "half"
+        (folder / ".checkpoint.1.unfinished").touch()
+        (folder / "page").write_text("whole")
+    assert [path.name for path in tmp_path.rglob("*")] == ["out", "page"]
+
+
+def test_with_force_an_unfinished_folder_starts_anew(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        stop_with_a_checkpoint(tmp_path / "out")
+    with resumable(tmp_path / "out", force=True) as folder:
+        assert not (folder / "checkpoint").exists()
+
+
+def test_without_a_checkpoint_nothing_is_left(tmp_path):
+    def write_half():
+        with resumable(tmp_path / "out") as folder:
+            (folder / "page").write_text("half")
+            raise RuntimeError("full disk")
+
+    with pytest.raises(RuntimeError, match="full disk"):
+        write_half()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_finished_folder_is_replaced_only_when_the_new_one_is_whole(tmp_path):
+    out = tmp_path / "out"
+    write(out, text="old")
+    with resumable(out, force=True) as folder:
+        (folder / "page").write_text("new")
+        assert (out / "page").read_text() == "old"
+    assert (out / "page").read_text() == "new"
+
+
+def test_what_came_to_the_folders_place_meanwhile_is_kept_and_so_is_what_was_made(tmp_path):
+    out = tmp_path / "out"
+
+    def write_while_somebody_else_does():
+        with resumable(out) as folder:
+            (folder / "page").write_text("made")
+            out.mkdir()
+            (out / "thesis.tex").write_text("years of work")
+
+    with pytest.raises(InputError, match="whole in"):
+        write_while_somebody_else_does()
+    assert (out / "thesis.tex").exists()
+    assert (tmp_path / "out.partial" / "page").read_text() == "made"
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_somebody_elses_folder_of_the_unfinished_name_is_kept(tmp_path, force):
+    theirs = tmp_path / "out.partial" / "photo.jpg"
+    theirs.parent.mkdir()
+    theirs.touch()
+    with (
+        pytest.raises(InputError, match=r"holds 'photo.jpg'"),
+        resumable(tmp_path / "out", force=force),
+    ):
+        pass
+    assert theirs.exists()
+
+
+def test_two_processes_do_not_write_to_one_folder(tmp_path):
+    hold = (
+        "import sys; from pathlib import Path; from orbithash.files import resumable_folder\n"
+        "with resumable_folder(Path(sys.argv[1]), contents={'page'}, checkpoint='checkpoint',"
+        " resume=False, force=False) as folder:\n"
+        "    (folder / 'page').write_text('theirs')\n"
+        "    print('held', flush=True)\n"
+        "    sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", hold, str(tmp_path / "out")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as other:
+        assert other.stdout.readline() == "held\n"
+        for options in ({}, {"force": True}, {"resume": True}):
+            with (
+                pytest.raises(InputError, match="another process"),
+                resumable(tmp_path / "out", **options),
+            ):
+                pass
+        other.communicate()
+    assert other.returncode == 0
+    assert (tmp_path / "out" / "page").read_text() == "theirs"
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["page"]
