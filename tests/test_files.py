@@ -4,17 +4,17 @@ import sys
 import pytest
 
 from orbithash.errors import InputError
-from orbithash.files import resumable_folder, whole_folder
+from orbithash.files import resumable_folder, output_folder
 
 
 def write(out, *, force=False, text="new"):
-    with whole_folder(out, contents={"page"}, force=force) as folder:
+    with output_folder(out, contents={"page"}, force=force) as folder:
         (folder / "page").write_text(text)
 
 
 def test_the_folder_appears_when_the_block_ends_well(tmp_path):
     out = tmp_path / "a" / "b"
-    with whole_folder(out, contents={"page"}, force=False) as folder:
+    with output_folder(out, contents={"page"}, force=False) as folder:
         (folder / "page").write_text("new")
         assert not out.exists()
     assert (out / "page").read_text() == "new"
@@ -23,7 +23,7 @@ def test_the_folder_appears_when_the_block_ends_well(tmp_path):
 
 def test_a_failure_leaves_the_old_folder_as_it_was(tmp_path):
     def write_half():
-        with whole_folder(tmp_path / "out", contents={"page"}, force=True) as folder:
+        with output_folder(tmp_path / "out", contents={"page"}, force=True) as folder:
             (folder / "page").write_text("half")
             raise RuntimeError("full disk")
 

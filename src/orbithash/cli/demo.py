@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from orbithash.files import whole_folder
+from orbithash.files import output_folder
 
 if TYPE_CHECKING:
     from orbithash.experiments.demo import Progress as Report
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 CONTENTS = frozenset({"report.html", "scores.json", "codes"})  # what run_demo writes
 
 
-def demo(
+def demo_command(
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("demo-report"),
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier report.")] = False,
     seed: Annotated[
@@ -35,7 +35,7 @@ def demo(
     average precision, and writes a report to open in a browser.
     """
     console = Console()
-    with whole_folder(out, contents=CONTENTS, force=force) as folder:
+    with output_folder(out, contents=CONTENTS, force=force) as folder:
         from orbithash.experiments.demo import DemoSettings, run_demo  # --help needs no torch
 
         with progress_bars(console) as report:

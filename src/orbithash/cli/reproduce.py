@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from orbithash.cli.features import progress_bar
+from orbithash.cli.progress import progress_bar
 from orbithash.errors import InputError
 from orbithash.files import make_folder
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from orbithash.experiments.tables.workers import Event, Tell
 
 
-def reproduce(
+def reproduce_command(
     tables: Annotated[
         list[str],
         typer.Argument(
@@ -41,9 +41,10 @@ def reproduce(
             "voc2007…, cub200_2011…, stanford_dogs… or sun397… bring the paper's figures."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder for runs and tables; begun ones go on.")],
+    out: Annotated[Path, typer.Option(help="Folder for runs and tables; finished runs are kept.")],
     bits: Annotated[
-        str | None, typer.Option(help="Code lengths, as 16,32,48,64; else the table's own.")
+        str | None,
+        typer.Option(help="Code lengths, such as 16,32,48,64; default: the table's."),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of every method, from seeds 0, 1, …")] = 5,
     frozen: Annotated[
@@ -60,7 +61,7 @@ def reproduce(
     backbone: Annotated[
         str,
         typer.Option(
-            help="Network that is trained on images or describes them; see: orbithash list."
+            help="Network that is trained on images or extracts features; see: orbithash list."
         ),
     ] = "googlenet",
     weights: Annotated[
@@ -70,14 +71,14 @@ def reproduce(
         int,
         typer.Option(
             min=0,
-            help="With --frozen: further views of each training image, as features has them.",
+            help="With --frozen: further views of each training image, as in `orbithash features`.",
         ),
     ] = 4,
 ) -> None:
-    """Make tables of the paper again, beside the figures it prints.
+    """Reproduce tables of the paper, beside its printed figures.
 
-    Every run is kept in a folder of its own: stopped in any way, the same command goes on, and
-    what is done is never done again. Queries choose nothing; they are asked at the end of a run.
+    Every run has its own folder: an interrupted command continues when it is repeated, and finished
+    runs are not repeated. Queries choose nothing; they are searched at the end of a run.
     """
     lengths = code_lengths(bits)
     from orbithash.experiments.tables.plan import plan_runs
@@ -114,7 +115,7 @@ def reproduce(
             given = shlex.join(["orbithash", *sys.argv[1:]])
             made = make_tables(plan, out, jobs=jobs, tell=tell, command=given)
     except KeyboardInterrupt:
-        console.print("Stopped; the same command goes on from here.")
+        console.print("Stopped; repeat the command to continue.")
         raise
     for results in made.results:
         for one_source in results.sources:  # all side by side would not fit a terminal
@@ -129,7 +130,7 @@ def reproduce(
 
 
 def code_lengths(bits: str | None) -> tuple[int, ...] | None:
-    """Numbers with commas between.
+    """Parse numbers separated by commas.
 
     >>> code_lengths("16,32")
     (16, 32)
@@ -139,7 +140,7 @@ def code_lengths(bits: str | None) -> tuple[int, ...] | None:
     try:
         return tuple(int(number) for number in bits.split(","))
     except ValueError:
-        raise InputError(f"--bits is {bits!r}; give numbers with commas, as 16,32") from None
+        raise InputError(f"--bits is {bits!r}; give numbers with commas, such as 16,32") from None
 
 
 @contextmanager

@@ -11,9 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from orbithash.cli.sources import holds_features
 from orbithash.errors import InputError
-from orbithash.files import make_folder, only_process_in
+from orbithash.files import locked_folder, make_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,13 +20,15 @@ if TYPE_CHECKING:
     from orbithash.experiments.tune import Trial
 
 
-def tune(
+def tune_command(
     sources: Annotated[
         list[str],
         typer.Argument(metavar="SOURCE...", help="Features (.npz); several are tuned jointly."),
     ],
     bits: Annotated[int, typer.Option(help="Length of the codes, 4 to 1024.")],
-    out: Annotated[Path, typer.Option(help="Folder for the study; a begun one goes on.")],
+    out: Annotated[
+        Path, typer.Option(help="Folder for the study; an existing one is continued.")
+    ],
     method: Annotated[str, typer.Option(help="A loss; see: orbithash list.")] = "order-aware",
     trials: Annotated[int, typer.Option(min=1, help="Settings to try in all.")] = 30,
     seeds: Annotated[int, typer.Option(min=1, help="Trainings of every trial and source.")] = 1,
@@ -35,18 +36,18 @@ def tune(
         float, typer.Option(help="Share of the training rows held out to score.")
     ] = 0.2,
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="The most epochs of a trial; else the default's.")
+        int | None, typer.Option(min=1, help="Most epochs of a trial; default: as train.")
     ] = None,
 ) -> None:
     """Search for settings of training: margin, learning rate, reduction, dropout, epochs.
 
-    Only training rows take part: some are held out and ask for the others. The first trial has
-    the defaults. Stopped in any way, the same command goes on.
+    Only training rows are used: some are held out as queries for the others. The first trial has
+    the default settings. An interrupted command continues when it is repeated.
     """
     for source in sources:
-        if not holds_features(source):
+        if Path(source).suffix.lower() != ".npz":
             raise InputError(
-                f"{source} is not a features file; make one with: orbithash features {source} "
+                f"{source} is not a features file; extract one with: orbithash features {source} "
                 "--backbone NAME --out FEATURES.npz"
             )
     from orbithash.data import read_features  # --help must not wait for torch
@@ -68,10 +69,10 @@ def tune(
     console = Console()
     make_folder(out)
     try:
-        with only_process_in(out), trial_progress(console, trials) as show:
+        with locked_folder(out), trial_progress(console, trials) as show:
             done = search_settings(search, data, out, n_trials=trials, after_trial=show)
     except KeyboardInterrupt:
-        console.print("Stopped; the same command goes on from here.")
+        console.print("Stopped; repeat the command to continue.")
         raise
     console.print(as_table(done, best_of(done)))
     console.print("Train with the best:", style="bold")

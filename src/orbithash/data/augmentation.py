@@ -1,7 +1,7 @@
 """What training sees of an image: each time another part of it, sometimes mirrored."""
 
 import math
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import UInt8
@@ -15,7 +15,7 @@ PARTS = {"smallest area": SMALLEST_AREA, "widest": WIDEST}  # all that decides t
 
 
 def read_training_view(
-    path: Path,
+    image: Any,
     *,
     crop: int,
     rng: np.random.Generator,
@@ -33,9 +33,9 @@ def read_training_view(
     ratio = WIDEST ** rng.uniform(-1, 1)
     left, top, mirrored = rng.random(3)
     # So that the part, however narrow, still has `crop` pixels a side where the file has them.
-    image = read_rgb(path, at_least=math.ceil(crop * math.sqrt(WIDEST / area)))
-    box = part_of(image.size, area=area, ratio=ratio, left=left, top=top, keep_shape=keep_shape)
-    part = image.resize((crop, crop), INTERPOLATIONS[interpolation], box=box)
+    rgb = read_rgb(image, at_least=math.ceil(crop * math.sqrt(WIDEST / area)))
+    box = part_of(rgb.size, area=area, ratio=ratio, left=left, top=top, keep_shape=keep_shape)
+    part = rgb.resize((crop, crop), INTERPOLATIONS[interpolation], box=box)
     if mirrored < 0.5:
         part = part.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
     return np.asarray(part)

@@ -2,7 +2,8 @@
 
 features    float (n, d)                           any finite numbers
 labels      int (n,), or bool or 0-1 (n, classes)
-train, query, database    int                      row numbers; the three may overlap
+train       int                                    row numbers
+query, database    int, both or neither            row numbers; the three may overlap
 paths       str (n,), optional                     the images they came from
 classes     str, optional                          the names of labels 0, 1, …
 views       float (v, d), optional                 further views of some of the images
@@ -18,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float32, Int64, Shaped
 
-from orbithash.data.images import check_labels
+from orbithash.data.images import check_class_names
 from orbithash.data.splits import Split
 from orbithash.errors import InputError
 from orbithash.files import whole_file
@@ -36,7 +37,7 @@ class Views:
 class LabelledFeatures:
     """Vectors in memory with what they show and how they are split."""
 
-    features: Float32[np.ndarray, "n d"]
+    features: Float32[np.ndarray, "n *shape"]  # (n, d), or small images (n, channels, h, w)
     labels: Int64[np.ndarray, " n"] | Bool[np.ndarray, "n classes"]
     split: Split
     paths: tuple[str, ...] | None = None
@@ -52,32 +53,40 @@ class LabelledFeatures:
 class Vectors:
     """Features to encode; labels and paths where the file has them."""
 
-    features: Float32[np.ndarray, "n d"]
+    features: Float32[np.ndarray, "n *shape"]
     labels: Int64[np.ndarray, " n"] | Bool[np.ndarray, "n classes"] | None = None
     paths: tuple[str, ...] | None = None
     classes: tuple[str, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.features)
 
 
 def read_features(file: Path) -> LabelledFeatures:
     """The features of a file, checked: whatever is wrong with it is said in one line."""
     arrays = read_arrays(file)
-    for name in ("features", "labels", "train", "query", "database"):
+    for name in ("features", "labels", "train"):
         if name not in arrays:
             raise InputError(
                 f"{file} has no array {name!r}, only {', '.join(sorted(arrays)) or 'none at all'}; "
-                "save features, labels, train, query and database with numpy.savez"
+                "save features, labels and train, and query and database if it is to be scored, "
+                "with numpy.savez"
             )
     try:
         features = checked_features(arrays["features"])
         labels = checked_labels(arrays["labels"], n_rows=len(features))
         split = Split(
-            *(checked_rows(name, arrays[name]) for name in ("train", "query", "database"))
+            **{
+                name: checked_rows(name, arrays[name])
+                for name in ("train", "query", "database")
+                if name in arrays
+            }
         )
         split.check(len(features))
         paths = checked_paths(arrays.get("paths"), n_rows=len(features))
         classes = checked_strings("classes", arrays.get("classes"))
         if classes is not None:
-            check_labels(labels, classes, n_images=len(features))
+            check_class_names(labels, classes, n_images=len(features))
         views = checked_views(arrays, features)
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
@@ -112,9 +121,9 @@ def write_features(data: LabelledFeatures, file: Path) -> None:
         "features": data.features,
         "labels": data.labels,
         "train": data.split.train,
-        "query": data.split.query,
-        "database": data.split.database,
     }
+    if data.split.is_scored:
+        arrays |= {"query": data.split.query, "database": data.split.database}
     if data.paths is not None:
         arrays["paths"] = np.array(data.paths)
     if data.classes is not None:
@@ -150,8 +159,8 @@ def read_arrays(file: Path) -> dict[str, np.ndarray]:
         ) from None
 
 
-def checked_features(features: Shaped[np.ndarray, "..."]) -> Float32[np.ndarray, "n d"]:
-    if features.ndim != 2 or 0 in features.shape or features.dtype.kind != "f":
+def checked_features(features: Shaped[np.ndarray, "..."]) -> Float32[np.ndarray, "n *shape"]:
+    if features.ndim not in (2, 4) or 0 in features.shape or features.dtype.kind != "f":
         raise InputError(
             f"features are {features.dtype} of shape {features.shape}; "
             "they must be floats of shape (rows, dimensions)"
@@ -159,7 +168,7 @@ def checked_features(features: Shaped[np.ndarray, "..."]) -> Float32[np.ndarray,
     # A number too large for single precision becomes infinite and is found below.
     with np.errstate(over="ignore"):
         result = features.astype(np.float32, copy=False)
-    finite = np.isfinite(result).all(axis=1)
+    finite = np.isfinite(result).reshape(len(result), -1).all(axis=1)
     if not finite.all():
         raise InputError(
             f"{np.count_nonzero(~finite)} rows of features hold NaN or infinite numbers, the first "

@@ -24,14 +24,19 @@ class Split:
     """
 
     train: Int64[np.ndarray, " train"]
-    query: Int64[np.ndarray, " query"]
-    database: Int64[np.ndarray, " database"]
+    query: Int64[np.ndarray, " query"] = field(default_factory=no_rows)
+    database: Int64[np.ndarray, " database"] = field(default_factory=no_rows)
     validation: Int64[np.ndarray, " validation"] = field(default_factory=no_rows)
 
     def __post_init__(self) -> None:
-        for name in ("train", "query", "database"):
-            if len(getattr(self, name)) == 0:
-                raise InputError(f"the split has no {name} images; give at least one row number")
+        if len(self.train) == 0:
+            raise InputError("the split has no train images; give at least one row number")
+        if (len(self.query) == 0) != (len(self.database) == 0):
+            empty = "database" if len(self.query) else "query"
+            raise InputError(
+                f"the split has no {empty} images; give at least one row number, or neither "
+                "queries nor a database where nothing is scored"
+            )
         for name in ("train", "query", "database", "validation"):
             rows = getattr(self, name)
             if len(np.unique(rows)) < len(rows):
@@ -43,6 +48,11 @@ class Split:
                     f"{shared} validation images are {name} images too; "
                     "settings must be chosen on images that neither train nor are queries"
                 )
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether there are queries, and a database to search."""
+        return len(self.query) > 0
 
     def check(self, n_images: int) -> None:
         """Raise unless every row number is one of `n_images` images."""

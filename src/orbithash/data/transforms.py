@@ -2,9 +2,10 @@
 
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Shaped, UInt8
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from orbithash.errors import InputError, UnreadableImageError
@@ -20,17 +21,17 @@ MAX_PIXELS = 80_000_000  # about 240 MB when decoded; a small file can claim far
 
 
 def read_view(
-    path: Path,
+    image: Any,
     *,
     resize: int,
     crop: int,
     keep_shape: bool = False,
     interpolation: str = "bilinear",
 ) -> UInt8[np.ndarray, "{crop} {crop} 3"]:
-    """An image file as it is encoded; see `view_of`."""
-    image = read_rgb(path, at_least=resize)
+    """Read an image, given as `read_rgb` takes it, as it is encoded; see `view_of`."""
+    rgb = read_rgb(image, at_least=resize)
     return view_of(
-        image, resize=resize, crop=crop, keep_shape=keep_shape, interpolation=interpolation
+        rgb, resize=resize, crop=crop, keep_shape=keep_shape, interpolation=interpolation
     )
 
 
@@ -68,12 +69,34 @@ def shrunk(size: tuple[int, int], short_side: int) -> tuple[int, int]:
     return width * short_side // short, height * short_side // short
 
 
-def read_rgb(path: Path, *, at_least: int) -> Image.Image:
-    """A whole image file in RGB; see `decode_rgb`."""
+def read_rgb(image: Any, *, at_least: int) -> Image.Image:
+    """Return a whole image in RGB: of a path, a PIL image, or an array of uint8 pixels.
+
+    Arrays are grey, RGB or RGBA, with the channels last. Files are decoded by `decode_rgb`.
+    """
+    if isinstance(image, str | Path):
+        try:
+            return decode_rgb(Path(image), at_least=at_least)
+        except InputError as error:
+            raise UnreadableImageError(Path(image), str(error)) from error
+    if isinstance(image, np.ndarray):
+        image = image_from_array(image)
+    if not isinstance(image, Image.Image):
+        raise InputError(f"got a {type(image).__name__}; give a path, a PIL image or an array")
     try:
-        return decode_rgb(path, at_least=at_least)
-    except InputError as error:
-        raise UnreadableImageError(path, str(error)) from error
+        return to_rgb(upright(image))
+    except (ValueError, OSError) as error:  # PIL may read the file only now
+        raise InputError(f"got an image that cannot be encoded: {error}") from None
+
+
+def image_from_array(array: Shaped[np.ndarray, "..."]) -> Image.Image:
+    channels = 1 if array.ndim == 2 else array.shape[-1]
+    if array.dtype != np.uint8 or array.ndim not in (2, 3) or channels not in (1, 3, 4):
+        raise InputError(
+            f"got an array of {array.dtype} and shape {array.shape}; "
+            "give uint8 of shape (height, width, 3)"
+        )
+    return Image.fromarray(array.reshape(array.shape[:2]) if channels == 1 else array)
 
 
 def decode_rgb(

@@ -1,82 +1,77 @@
-"""Scores of an encoder on a split, and MAP alone."""
+"""Scores of an encoder on the split of a source."""
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from orbithash.metrics.scores import Scores
 from orbithash.metrics.scoring import PRECISION_AT, evaluate_codes
 
 if TYPE_CHECKING:  # scoring codes must not load torch
-    from orbithash.data import ImageFiles, LabelledFeatures
-    from orbithash.encoders import FeatureEncoder, ImageEncoder
-    from orbithash.encoders.encoding import EncodedRows
-
+    from orbithash.data import ImageSource, LabelledFeatures
+    from orbithash.encoders import Encoded, Encoder, Progress
 
 logger = logging.getLogger(__name__)
 
 
-def evaluate_encoder(
-    encoder: "FeatureEncoder | ImageEncoder",
-    data: "ImageFiles | LabelledFeatures",
-    *,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+def evaluate(
+    encoder: "Encoder", source: Any, *, progress: "Progress" = lambda done, total: None
 ) -> Scores:
-    """Every query of the split against its whole database; what cannot be read is left out."""
-    return evaluate_rows(
-        encode_split(encoder, data, progress=progress), data, n_bits=encoder.n_bits
-    )
+    """Search for every query in the database, and score the rankings.
+
+    A source without a split is scored row by row: each is a query against all others. Unreadable
+    images are left out.
+    """
+    from orbithash.data import open_source
+
+    data = open_source(source)
+    encoded = encode_split(encoder, data, progress=progress)
+    return evaluate_rows(encoded, data)
 
 
 def encode_split(
-    encoder: "FeatureEncoder | ImageEncoder",
-    data: "ImageFiles | LabelledFeatures",
+    encoder: "Encoder",
+    data: "ImageSource | LabelledFeatures",
     *,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-) -> "EncodedRows":
-    """The codes of the split's queries and database, each row once."""
-    from orbithash.encoders.encoding import encode_source  # loads torch
+    progress: "Progress" = lambda done, total: None,
+) -> "Encoded":
+    """Encode the queries and the database of the split, each row once; without one, all rows."""
+    from orbithash.encoders import encode_source
 
-    needed = np.union1d(data.split.query, data.split.database)
-    return encode_source(encoder, data, rows=needed, progress=progress)
+    split = data.split
+    rows = np.union1d(split.query, split.database) if split.is_scored else np.arange(len(data))
+    return encode_source(encoder, data, rows=rows, progress=progress)
 
 
 def evaluate_rows(
-    encoded: "EncodedRows",
-    data: "ImageFiles | LabelledFeatures",
+    encoded: "Encoded",
+    data: "ImageSource | LabelledFeatures",
     *,
-    n_bits: int,
     precision_at: Sequence[int] = PRECISION_AT,
 ) -> Scores:
-    """Score codes of rows of the data: every query of the split against its whole database."""
-    if both := len(np.intersect1d(data.split.query, data.split.database)):
-        logger.warning("%d queries are in the database too and find themselves first", both)
-    asking, answering = (
-        np.isin(encoded.rows, part) for part in (data.split.query, data.split.database)
-    )
-    labels = data.labels[encoded.rows]
+    """Score the codes of rows: every query of the split against its whole database."""
+    codes, labels, split = encoded.codes, data.labels[encoded.rows], data.split
+    n_bits = encoded.embeddings.shape[1]
+    if not split.is_scored:
+        return evaluate_codes(
+            codes,
+            codes,
+            labels,
+            labels,
+            n_bits=n_bits,
+            precision_at=precision_at,
+            leave_one_out=True,
+        )
+    if both := len(np.intersect1d(split.query, split.database)):
+        logger.warning("%d queries are also in the database and find themselves first", both)
+    is_query, is_database = (np.isin(encoded.rows, part) for part in (split.query, split.database))
     return evaluate_codes(
-        encoded.codes[asking],
-        encoded.codes[answering],
-        labels[asking],
-        labels[answering],
+        codes[is_query],
+        codes[is_database],
+        labels[is_query],
+        labels[is_database],
         n_bits=n_bits,
         precision_at=precision_at,
     )
-
-
-def mean_average_precision(
-    query_codes: ArrayLike,
-    database_codes: ArrayLike,
-    query_labels: ArrayLike,
-    database_labels: ArrayLike,
-    *,
-    n_bits: int,
-) -> float:
-    """Expected MAP alone: what validation asks for."""
-    return evaluate_codes(
-        query_codes, database_codes, query_labels, database_labels, n_bits=n_bits
-    ).map

@@ -76,6 +76,7 @@ def evaluate_codes(
     ties: str = "expected",
     map_at: Sequence[int] = (),
     precision_at: Sequence[int] = PRECISION_AT,
+    leave_one_out: bool = False,
 ) -> Scores:
     """Rank the database by Hamming distance for each query, and score the ranking.
 
@@ -85,6 +86,8 @@ def evaluate_codes(
             "stable" is the order of the database.
         map_at: the N of MAP@N.
         precision_at: the N of precision@N.
+        leave_one_out: Queries and database are the same items, and no item is in its own ranking;
+            not with `map_at` or stable ties.
 
     Two items are at distance 1 of the query, either may come first, and one answers it:
 
@@ -95,6 +98,8 @@ def evaluate_codes(
     (0.75, (0.5, 1.0))
     """
     check_options(ties, map_at, precision_at)
+    if leave_one_out and (map_at or ties == "stable"):
+        raise InputError("got leave_one_out with map_at or stable ties; leave one of them out")
     query_codes, database_codes = np.asarray(query_codes), np.asarray(database_codes)
     for name, codes in (("query", query_codes), ("database", database_codes)):
         check_codes(codes, n_bits, name)
@@ -116,6 +121,7 @@ def evaluate_codes(
         ties=ties,
         map_at=map_at,
         precision_at=precision_at,
+        leave_one_out=leave_one_out,
     )
     if not answered:
         raise InputError(
@@ -135,7 +141,7 @@ def evaluate_codes(
         n_bits=int(n_bits),
         queries=len(query_codes),
         queries_without_relevant=len(query_codes) - answered,
-        database=len(database_codes),
+        database=len(database_codes) - leave_one_out,
     )
 
 
@@ -149,6 +155,7 @@ def query_means(
     ties: str,
     map_at: Sequence[int],
     precision_at: Sequence[int],
+    leave_one_out: bool = False,
 ) -> tuple[Means, int]:
     """Means over the queries that something answers, and how many these are."""
     by_group = np.ascontiguousarray(database[:, groups.order])
@@ -162,12 +169,27 @@ def query_means(
         chunk, grades = chunk[chosen], grades[chosen]
         words = np.ascontiguousarray(queries[:, chunk])
         items, by_grade = graded_histograms(words, by_group, groups.starts, grades, n_bits)
+        if leave_one_out:
+            remove_self(items, by_grade, query_labels[chunk])
+            kept = by_grade.any(axis=(1, 2))
+            items, by_grade, chunk = items[kept], by_grade[kept], chunk[kept]
         means.add(histogram_values(items, by_grade, ties, map_at, precision_at))
         if ties == "stable" or map_at:
             relevant = by_grade.sum(axis=1)
             means.add(stable_values(words, database, groups, grades, items, relevant, ties, map_at))
         answered += len(chunk)
     return means, answered
+
+
+def remove_self(
+    items: Int64[np.ndarray, "queries distances"],
+    by_grade: Int64[np.ndarray, "queries grades distances"],
+    labels: Shaped[np.ndarray, "queries *classes"],
+) -> None:
+    """Take each query out of its own histograms: at distance 0, with all of its labels in common."""
+    grades = np.ones(len(labels), dtype=np.int64) if labels.ndim == 1 else labels.sum(axis=1)
+    items[:, 0] -= 1
+    by_grade[np.arange(len(labels)), grades - 1, 0] -= 1
 
 
 def histogram_values(

@@ -7,7 +7,7 @@ from orbithash.networks.backbones import PhotoBackbone, View, fill, load_weights
 from orbithash.networks.efficientnet_lite0 import EfficientNetLite0
 from orbithash.networks.feature_head import FeatureHead
 from orbithash.networks.googlenet import GoogLeNet
-from orbithash.networks.hashing_network import Backbone, HashingNetwork, embed
+from orbithash.networks.hashing_network import Backbone, HashingNetwork, embed, network_weights
 from orbithash.networks.small_cnn import SmallCNN
 from orbithash.networks.transformers_model import TransformersModel, load_transformers_model
 
@@ -25,6 +25,8 @@ __all__ = [
     "embed",
     "load_photo_backbone",
     "load_weights",
+    "network_weights",
+    "small_backbone",
 ]
 
 BACKBONES: dict[str, type[PhotoBackbone]] = {
@@ -55,6 +57,16 @@ def load_photo_backbone(
     elif not (to_train and backbone.from_scratch):
         raise InputError(f"{name} needs its weights, {backbone.weights_source}; give --weights")
     return backbone
+
+
+def small_backbone(name: str, shape: tuple[int, ...]) -> PhotoBackbone:
+    """Create a backbone with random weights for small images (channels, height, width)."""
+    if name != "small-cnn" or len(shape) != 3:
+        raise InputError(
+            f"the backbone {name} cannot take arrays of shape {shape}; give images of shape "
+            "(n, channels, height, width) to small-cnn, or image files"
+        )
+    return SmallCNN(channels=shape[0])
 
 
 def load_named_model(model: str, weights: Path | None) -> TransformersModel:

@@ -45,6 +45,15 @@ class PhotoBackbone(nn.Module):
         """What makes this network again, without its weights: the class's arguments, for JSON."""
         return {}
 
+    def registry_name(self) -> str:
+        """Return the name under which `BACKBONES` lists this class."""
+        from orbithash.networks import BACKBONES  # which imports the backbones
+
+        for name, kind in BACKBONES.items():
+            if type(self) is kind:
+                return name
+        raise TypeError(f"{type(self).__name__} cannot be saved; add it to BACKBONES")
+
     def installed_weights(self) -> dict[str, Tensor] | None:
         """The weights that an installed package brings; None where a file must be given."""
         return None

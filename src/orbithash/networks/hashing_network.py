@@ -1,12 +1,14 @@
 """A backbone and the head that outputs the bits."""
 
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from orbithash.errors import InputError
+from orbithash.networks.backbones import PhotoBackbone
 from orbithash.networks.feature_head import FeatureHead
 
 
@@ -45,6 +47,26 @@ class HashingNetwork(nn.Module):
     ) -> Float[Tensor, "n {self.head.n_bits}"]:
         embeddings: Tensor = self.head(self.backbone(images))
         return embeddings
+
+    def description(self) -> dict[str, Any]:
+        """Return what rebuilds the network without its weights, for JSON."""
+        backbone = self.backbone
+        assert isinstance(backbone, PhotoBackbone)
+        return {
+            "backbone": backbone.registry_name(),
+            "arguments": backbone.arguments,
+            "n_bits": self.head.n_bits,
+            "hidden": self.head.hidden,
+            "dropout": self.head.dropout,
+        }
+
+
+def network_weights(network: nn.Module) -> dict[str, np.ndarray]:
+    """Return each weight as a contiguous array, whatever its memory layout."""
+    return {
+        name: weight.detach().cpu().contiguous().numpy()
+        for name, weight in network.state_dict().items()
+    }
 
 
 @torch.inference_mode()

@@ -13,48 +13,9 @@ from torch import Tensor
 from orbithash.training.distributed import ALONE, Processes
 
 
-@dataclass(frozen=True, eq=False)
-class Looks:
-    """Inputs of images; those of one image are consecutive, the one that is encoded first."""
-
-    inputs: Float[Tensor, "looks ..."]
-    first: Int64[np.ndarray, " n"]
-    count: Int64[np.ndarray, " n"]
-    seed: int = 0
-
-    def draw(
-        self, positions: Int64[np.ndarray, " batch"], epoch: int, batch: int
-    ) -> Float[Tensor, "batch ..."]:
-        """One look at each of these images, by chance; the same whenever asked again."""
-        rng = np.random.default_rng([self.seed, epoch, batch])
-        offsets = (rng.random(len(positions)) * self.count[positions]).astype(np.int64)
-        return self.inputs[torch.from_numpy(self.first[positions] + offsets)]
-
-
-def only_look(inputs: Float[Tensor, "n ..."]) -> Looks:
-    """One look at each image."""
-    return Looks(inputs, np.arange(len(inputs)), np.ones(len(inputs), dtype=np.int64))
-
-
-def several_looks(
-    inputs: Float[Tensor, "n d"],
-    views: Float[Tensor, "v d"],
-    view_of: Int64[np.ndarray, " v"],
-    *,
-    seed: int,
-) -> Looks:
-    """The images and their further views; `view_of` names the position of each view's image."""
-    owners = np.concatenate([np.arange(len(inputs)), view_of])
-    order = np.argsort(owners, kind="stable")  # so each image stays before its views
-    count = np.bincount(owners, minlength=len(inputs))
-    return Looks(
-        torch.cat([inputs, views])[torch.from_numpy(order)], np.cumsum(count) - count, count, seed
-    )
-
-
 @runtime_checkable
 class Batcher(Protocol):
-    """Yields the row positions of each batch of an epoch; the same ones whenever asked again."""
+    """Yields the row positions of each batch of an epoch, the same ones at every call."""
 
     def __len__(self) -> int: ...
 
@@ -63,7 +24,7 @@ class Batcher(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """What a network is shown in one step, and what is on it."""
+    """The inputs and labels of one training step."""
 
     inputs: Float[Tensor, "n ..."]
     labels: Shaped[Tensor, "n *classes"]
@@ -71,9 +32,9 @@ class Batch:
 
 @runtime_checkable
 class BatchSource(Protocol):
-    """The batches of an epoch from number `first` on; the same ones whenever asked again.
+    """Yields the batches of an epoch from number `first` on, the same ones at every call.
 
-    Of several processes that train together each gets its own share of every batch.
+    With several processes, each gets its own share of every batch.
     """
 
     def __len__(self) -> int: ...
@@ -82,10 +43,49 @@ class BatchSource(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class TensorBatches:
-    """Batches of what is held in memory; `batches` names positions in `looks`."""
+class InputViews:
+    """Inputs of all views; the views of one image are consecutive, its encoded view first."""
 
-    looks: Looks
+    inputs: Float[Tensor, "views ..."]
+    first: Int64[np.ndarray, " n"]  # position of each image's first view
+    count: Int64[np.ndarray, " n"]  # number of its views
+    seed: int = 0
+
+    def draw(
+        self, positions: Int64[np.ndarray, " batch"], epoch: int, batch: int
+    ) -> Float[Tensor, "batch ..."]:
+        """Return a random view of each of these images, the same one at every call."""
+        rng = np.random.default_rng([self.seed, epoch, batch])
+        offsets = (rng.random(len(positions)) * self.count[positions]).astype(np.int64)
+        return self.inputs[torch.from_numpy(self.first[positions] + offsets)]
+
+
+def single_views(inputs: Float[Tensor, "n ..."]) -> InputViews:
+    """Return one view of each image."""
+    return InputViews(inputs, np.arange(len(inputs)), np.ones(len(inputs), dtype=np.int64))
+
+
+def several_views(
+    inputs: Float[Tensor, "n d"],
+    views: Float[Tensor, "v d"],
+    view_of: Int64[np.ndarray, " v"],
+    *,
+    seed: int,
+) -> InputViews:
+    """Return the images with further views; `view_of` is the position of each view's image."""
+    owners = np.concatenate([np.arange(len(inputs)), view_of])
+    order = np.argsort(owners, kind="stable")  # so each image stays before its views
+    count = np.bincount(owners, minlength=len(inputs))
+    return InputViews(
+        torch.cat([inputs, views])[torch.from_numpy(order)], np.cumsum(count) - count, count, seed
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class TensorBatches:
+    """Batches of inputs in memory; `batches` yields positions in `views`."""
+
+    views: InputViews
     labels: Shaped[Tensor, "n *classes"]
     batches: Batcher
     processes: Processes = ALONE
@@ -96,5 +96,5 @@ class TensorBatches:
     def __call__(self, epoch: int, first: int = 0) -> Iterator[Batch]:
         for number, rows in islice(enumerate(self.batches(epoch)), first, None):
             share = self.processes.share(len(rows))
-            inputs = self.looks.draw(rows, epoch, number)[share]
+            inputs = self.views.draw(rows, epoch, number)[share]
             yield Batch(inputs, self.labels[torch.from_numpy(rows[share])])

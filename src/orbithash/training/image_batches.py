@@ -1,19 +1,15 @@
-"""Batches of image files, read and augmented by worker processes a little ahead of the network.
+"""Batches of images, read and augmented by worker processes ahead of the network.
 
-What an image looks like follows from the seed and its place in the run alone, so that neither the
-number of workers nor a stop in between changes anything. A file that cannot be read is replaced by
-a related image, which keeps the batch's triplets.
+The seed and the position in the run determine each random view, so neither the number of workers
+nor an interruption changes anything. An unreadable image is replaced by a related one, which keeps
+the batch's triplets.
 """
 
-import multiprocessing
-import os
 import signal
-import threading
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -21,27 +17,28 @@ from jaxtyping import Float, Int64, Shaped, UInt8
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from orbithash.data import ImageFiles
+from orbithash.data import ImageSource
 from orbithash.errors import InputError, UnreadableImageError
 from orbithash.relevance import related
 from orbithash.training.batches import Batch, Batcher
 from orbithash.training.distributed import ALONE, Processes
+from orbithash.training.environment import exit_with_parent
 
 BATCHES_AHEAD = 2  # of every worker
 
 
 @runtime_checkable
 class ReadView(Protocol):
-    """Reads a random view of an image file; the generator decides which."""
+    """Reads a random view of an image; the generator determines which."""
 
     def __call__(
-        self, path: Path, *, rng: np.random.Generator
+        self, image: Any, *, rng: np.random.Generator
     ) -> UInt8[np.ndarray, "height width 3"]: ...
 
 
 @dataclass(frozen=True, eq=False)
 class ImageTask:
-    """One batch to read: its place in the run, and the positions of its images."""
+    """One batch to read: its number in the run, and the positions of its images."""
 
     epoch: int
     batch: int
@@ -50,7 +47,7 @@ class ImageTask:
 
 @dataclass(frozen=True, eq=False)
 class Pixels:
-    """A process's share of a batch as it was read, and what could not be."""
+    """The pixels of a process's share of a batch, and the images that could not be read."""
 
     pixels: UInt8[np.ndarray, "n height width 3"]
     positions: Int64[np.ndarray, " n"]
@@ -60,13 +57,13 @@ class Pixels:
 class ImageReader(Dataset[Pixels | InputError]):
     """Reads batches; every worker process has a copy.
 
-    What stops the run is handed over like a batch: an error that is raised in a worker would reach
-    the user with the worker's traceback in its text.
+    An error that stops the run is returned like a batch: raised in a worker, it would reach the
+    user with the worker's traceback in its message.
     """
 
     def __init__(
         self,
-        images: ImageFiles,
+        images: ImageSource,
         rows: Int64[np.ndarray, " train"],
         labels: Shaped[np.ndarray, "train *classes"],
         read: ReadView,
@@ -82,11 +79,11 @@ class ImageReader(Dataset[Pixels | InputError]):
         pixels, positions, unreadable = [], [], {}
         share = self.processes.share(len(task.positions))
         for place in range(share.start, share.stop):
-            # The place, not the position: a small class may show an image twice.
+            # By place in the batch, not by position: a small class may repeat an image.
             rng = np.random.default_rng([self.seed, task.epoch, task.batch, place])
             for position in self.candidates(int(task.positions[place]), taken, rng):
                 try:
-                    pixels.append(self.read(self.images.file(int(self.rows[position])), rng=rng))
+                    pixels.append(self.read(self.images.image(int(self.rows[position])), rng=rng))
                 except UnreadableImageError as error:
                     unreadable[position] = error.reason
                     continue
@@ -95,29 +92,29 @@ class ImageReader(Dataset[Pixels | InputError]):
                 break
             else:
                 return InputError(
-                    f"hardly any of the {len(self.rows)} training images in {self.images.root} "
-                    f"can be read, as {self.images.paths[self.rows[task.positions[place]]]}: "
+                    f"hardly any of the {len(self.rows)} training images in {self.images} "
+                    f"can be read, such as {self.images.paths[self.rows[task.positions[place]]]}: "
                     f"{unreadable[int(task.positions[place])]}; check the files"
                 )
         return Pixels(np.stack(pixels), np.array(positions, dtype=np.int64), unreadable)
 
     def candidates(self, wanted: int, taken: set[int], rng: np.random.Generator) -> Iterator[int]:
-        """The image that is wanted; should it be unreadable, related ones, and then any."""
+        """Yield the wanted image, then substitutes for it: related images, then any others."""
         yield wanted
-        stand_ins = np.random.default_rng(rng.integers(1 << 32))
+        substitutes = np.random.default_rng(rng.integers(1 << 32))
         similar = related(self.labels[[wanted]], self.labels)[0]
         for group in (np.flatnonzero(similar), np.flatnonzero(~similar)):
-            for position in stand_ins.permutation(group).tolist():
+            for position in substitutes.permutation(group).tolist():
                 if position not in taken:
                     yield position
 
 
 @dataclass(eq=False)
 class ImageBatches:
-    """Batches of image files for the loop, as `BatchSource` says.
+    """Batches of images for the loop, a `BatchSource`.
 
-    `batches` names positions among the images that the reader reads; `epochs` is where they end.
-    `unreadable` is told of every file that cannot be read, as often as it is met.
+    `batches` yields positions in the reader's rows, for `epochs` epochs. `unreadable` is called
+    with path and reason whenever an image cannot be read.
     """
 
     reader: ImageReader
@@ -126,7 +123,7 @@ class ImageBatches:
     n_workers: int = 0
     unreadable: Callable[[str, str], None] = lambda path, reason: None
     _stream: Generator[Pixels | InputError, None, None] | None = field(default=None, init=False)
-    _at: tuple[int, int] = field(default=(0, 0), init=False)  # epoch and batch that come next
+    _at: tuple[int, int] = field(default=(0, 0), init=False)  # the next epoch and batch
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -146,7 +143,7 @@ class ImageBatches:
         self._stream = None
 
     def _next(self, epoch: int, number: int) -> Pixels:
-        """The next batch of one stream over all epochs: workers are not started anew for each."""
+        """Return the next batch of one stream over all epochs, so that workers start only once."""
         if self._stream is None or self._at != (epoch, number):
             self.close()
             self._stream = self._start(epoch, number)
@@ -158,17 +155,17 @@ class ImageBatches:
 
     def _start(self, epoch: int, number: int) -> Generator[Pixels | InputError, None, None]:
         with warnings.catch_warnings():
-            # Workers may outnumber the cores: where files come over a network, they mostly wait.
+            # Workers may outnumber the cores: they mostly wait where files come over a network.
             warnings.filterwarnings("ignore", message="This DataLoader will create")
             loader = DataLoader(
                 self.reader,
-                batch_size=None,  # the reader makes whole batches
+                batch_size=None,  # the reader returns whole batches
                 sampler=list_tasks(self.batches, epoch, number, self.epochs),
                 collate_fn=unchanged,  # type: ignore[arg-type]
                 num_workers=self.n_workers,
                 prefetch_factor=BATCHES_AHEAD if self.n_workers else None,
-                worker_init_fn=depend_on_the_parent,
-                # Its own: a loader draws once when it starts, and would shift what dropout draws.
+                worker_init_fn=start_worker,
+                # Its own: the loader draws a seed, which would shift the numbers for dropout.
                 generator=torch.Generator(),
             )
             stream = iter(loader)
@@ -176,13 +173,13 @@ class ImageBatches:
             yield from stream
         finally:
             if self.n_workers:
-                # At once, and not when the last traceback that holds the stream is forgotten:
-                # workers ignore signals, so that a process which ends before them waits for ever.
+                # Now, not when the last traceback that holds the stream is released: workers ignore
+                # signals, so a process that ends before them would wait forever.
                 stream._shutdown_workers()  # type: ignore[attr-defined]
 
 
 def list_tasks(batches: Batcher, epoch: int, first: int, epochs: int) -> Iterator[ImageTask]:
-    """The batches of this epoch from number `first` on, and of all epochs that follow."""
+    """List the batches of this epoch from number `first` on, and of all later epochs."""
     for number in range(epoch, epochs):
         for place, positions in enumerate(batches(number)):
             if number > epoch or place >= first:
@@ -190,29 +187,20 @@ def list_tasks(batches: Batcher, epoch: int, first: int, epochs: int) -> Iterato
 
 
 def as_input(pixels: UInt8[np.ndarray, "n height width 3"]) -> Float[Tensor, "n 3 height width"]:
-    # Channels already come last in memory, as convolutions on a processor like it best.
+    # In memory the channels come last, the fastest layout for convolutions on a CPU.
     return torch.from_numpy(pixels).permute(0, 3, 1, 2).float()
 
 
 def unchanged(pixels: Pixels | InputError) -> Pixels | InputError:
-    """Arrays stay arrays: tensors would travel through shared memory, which is often small."""
+    """Keep arrays as arrays: tensors would be sent through shared memory, which is often small."""
     return pixels
 
 
-def depend_on_the_parent(worker: int) -> None:
-    """Let the parent decide when its workers end, and end with it when it is killed.
+def start_worker(worker: int) -> None:
+    """Ignore signals, and exit with the parent.
 
-    Ctrl-C reaches all processes of a terminal, and the parent still wants its batch then. A worker
-    that is left alone would wait for ever to hand over what nobody takes.
+    Ctrl-C reaches all processes of a terminal, and the parent still needs its batch then.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    threading.Thread(target=end_with_the_parent, daemon=True).start()
-
-
-def end_with_the_parent() -> None:
-    # The process that trains, even where a server has forked this one for it.
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
+    exit_with_parent()

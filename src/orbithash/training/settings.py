@@ -5,7 +5,7 @@ margin_of_bits    the margin as a share of the bits, so that it serves codes of 
 [options]         of the method, where not its defaults
 [settings]        what differs from the default preset, by the names of `TrainingSettings`
 
-Whatever else is in the file is for whoever reads it.
+Other entries of the file are ignored.
 """
 
 import json
@@ -13,10 +13,11 @@ import math
 import tomllib
 from collections import abc
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from orbithash.encoders import Encoder
 from orbithash.errors import InputError
 
 
@@ -126,6 +127,40 @@ IMAGE_PRESETS: dict[str, TrainingSettings] = {
     # As BVLC trained GoogLeNet, biases learn at twice the rate.
     "paper": replace(PRESETS["paper"], bias_rate=2.0, validation=0.1, patience=150),
 }
+
+
+def resolve_settings(
+    preset: str,
+    settings: "TrainingSettings | Mapping[str, Any]",
+    changes: Mapping[str, Any],
+    *,
+    on_images: bool,
+    init: Encoder | None = None,
+) -> TrainingSettings:
+    """Return the settings of a run: those of the preset, then of the file, then the changes.
+
+    Another batch size brings its own learning rate, unless one is given. A run that starts from
+    another has as many hidden units. Changes that are None are ignored.
+    """
+    changes = {name: value for name, value in changes.items() if value is not None}
+    known = {field.name for field in fields(TrainingSettings)}
+    if unknown := sorted(changes.keys() - known):
+        raise InputError(
+            f"there is no setting {unknown[0]!r}; there are {', '.join(sorted(known))}"
+        )
+    hidden = init.training.record.settings.get("hidden") if init and init.training else None
+    if isinstance(settings, TrainingSettings):
+        return replace(settings, **changes)
+    if hidden is not None:
+        changes = {"hidden": hidden} | changes
+    presets = IMAGE_PRESETS if on_images else PRESETS
+    if preset not in presets:
+        raise InputError(f"there is no preset {preset!r}; choose from {', '.join(presets)}")
+    given = dict(settings) | changes
+    resolved = replace(presets[preset], **given)
+    if "batch_size" in given and "learning_rate" not in given:
+        return replace(presets[preset].for_batches_of(resolved.batch_size), **given)
+    return resolved
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,8 @@ from orbithash.data.benchmarks.digits import digits
 from orbithash.data.benchmarks.stanford_dogs import stanford_dogs
 from orbithash.data.benchmarks.sun397 import sun397
 from orbithash.data.benchmarks.voc2007 import voc2007
-from orbithash.data.images import ImageFiles, LabelledImages
+from orbithash.data.features import LabelledFeatures
+from orbithash.data.images import ImageFiles
 
 # Read from the folder that its authors publish, written `name:folder`.
 BENCHMARKS: dict[str, Callable[[Path], ImageFiles]] = {
@@ -18,4 +19,4 @@ BENCHMARKS: dict[str, Callable[[Path], ImageFiles]] = {
     "voc2007": voc2007,
 }
 
-DATASETS: dict[str, Callable[..., ImageFiles | LabelledImages]] = {"digits": digits, **BENCHMARKS}
+DATASETS: dict[str, Callable[..., ImageFiles | LabelledFeatures]] = {"digits": digits, **BENCHMARKS}

@@ -1,20 +1,20 @@
-"""The split of a run on images, kept beside it, so that it is known which images have trained."""
+"""The split of a run on images, kept in its folder, so that its training images are known."""
 
 import logging
 from functools import cache
 from pathlib import Path
+
 from orbithash.data import ImageFiles, image_table, write_image_table
 from orbithash.encoders.runs.run_folder import SPLIT
 from orbithash.errors import InputError
 
-
 logger = logging.getLogger(__name__)
 
 
-def keep_split(images: ImageFiles, run: Path) -> None:
-    """Write the images with their split into the folder of a run.
+def write_split(images: ImageFiles, run: Path) -> None:
+    """Write the images with their split into a run's folder.
 
-    A run whose classes have names that no table can hold goes without.
+    It is left out if the classes have names that a table cannot hold.
     """
     try:
         write_image_table(images, run / SPLIT)
@@ -23,18 +23,18 @@ def keep_split(images: ImageFiles, run: Path) -> None:
 
 
 def trained_queries(run: Path, images: ImageFiles) -> list[str]:
-    """The paths of the queries that trained the run; images are told apart by where they lie."""
+    """Return the paths of the queries that trained the run; images are compared by location."""
     if not (run / SPLIT).exists():
         return []
-    theirs = image_table(run / SPLIT)
+    run_images = image_table(run / SPLIT)
 
-    @cache  # the disk is asked for every part of a path
+    @cache  # resolving reads every part of a path from disk
     def real_folder(folder: Path) -> Path:
         return folder.resolve()
 
-    def place(file: Path) -> Path:
+    def location(file: Path) -> Path:
         return real_folder(file.parent) / file.name
 
-    trained = {place(theirs.file(row)) for row in theirs.split.train.tolist()}
+    trained = {location(run_images.file(row)) for row in run_images.split.train.tolist()}
     queries = images.split.query.tolist()
-    return [images.paths[row] for row in queries if place(images.file(row)) in trained]
+    return [images.paths[row] for row in queries if location(images.file(row)) in trained]

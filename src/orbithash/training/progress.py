@@ -1,10 +1,8 @@
-"""What is shown while an encoder is learned: epochs of a network, or the steps of a fit."""
+"""Progress bars of training: epochs of a network, or the log of a hasher's fit."""
 
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
 from rich.progress import (
@@ -17,21 +15,13 @@ from rich.progress import (
 )
 from rich.text import Text
 
-if TYPE_CHECKING:
-    from orbithash.training import Epoch
-
-
-@dataclass(frozen=True)
-class Shown:
-    """What is told to whom watches: an epoch that is over, and a step."""
-
-    epoch: Callable[["Epoch"], None] = lambda epoch: None
-    step: Callable[[float, float], None] = lambda epochs, loss: None
+from orbithash.encoders import Epoch
+from orbithash.training.hooks import Hooks
 
 
 @contextmanager
-def training_progress(console: Console, method: str, epochs: int) -> Iterator[Shown]:
-    """A bar over the epochs with loss, active triplets, bit balance and validation MAP."""
+def epoch_bar(console: Console, method: str, epochs: int) -> Iterator[Hooks]:
+    """Show a bar over the epochs with loss, active triplets, bit balance and validation MAP."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -40,17 +30,17 @@ def training_progress(console: Console, method: str, epochs: int) -> Iterator[Sh
     )
     with ProgressWithFigures(*columns, console=console) as bar:
         task = bar.add_task(method, total=epochs)
-        best: list[float] = []
+        scores: list[float] = []
 
-        def show(epoch: "Epoch") -> None:
+        def show_epoch(epoch: Epoch) -> None:
             if epoch.validation_map is not None:
-                best.append(epoch.validation_map)
+                scores.append(epoch.validation_map)
             figures = [f"loss {epoch.loss:.4g}"]
             if epoch.active_share is not None:
                 figures.append(f"active {epoch.active_share:.1%}")
             figures.append(f"balance {epoch.bit_balance:.2f}")
-            if best:
-                figures.append(f"MAP {best[-1]:.3f} (best {max(best):.3f})")
+            if scores:
+                figures.append(f"MAP {scores[-1]:.3f} (best {max(scores):.3f})")
             bar.figures = " · ".join(figures)
             bar.update(task, completed=epoch.number + 1)
 
@@ -59,22 +49,22 @@ def training_progress(console: Console, method: str, epochs: int) -> Iterator[Sh
                 bar.figures = f"loss {loss:.4g}"
             bar.update(task, completed=epochs)
 
-        yield Shown(show, show_step)
+        yield Hooks(after_epoch=show_epoch, after_step=show_step)
 
 
 @contextmanager
-def fitting_progress(console: Console, method: str, epochs: int) -> Iterator[Shown]:
-    """A spinner with the last thing a hasher logged; there are no epochs to show."""
+def fit_spinner(console: Console, method: str) -> Iterator[Hooks]:
+    """Show a spinner with the last message that the hasher logged."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console) as bar:
         task = bar.add_task(f"Fit {method}", total=1)
-        handler = DescribingHandler(lambda text: bar.update(task, description=text))
+        handler = MessageHandler(lambda text: bar.update(task, description=text))
         logger = logging.getLogger("orbithash")
         level = logger.level
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
         try:
-            yield Shown()
+            yield Hooks()
         finally:
             logger.setLevel(level)
             logger.removeHandler(handler)
@@ -82,7 +72,7 @@ def fitting_progress(console: Console, method: str, epochs: int) -> Iterator[Sho
 
 
 class ProgressWithFigures(Progress):
-    """A bar with a line beneath it, where figures have room on any terminal."""
+    """A bar with a line of figures beneath it, which fits on any terminal."""
 
     figures = ""
 
@@ -91,12 +81,12 @@ class ProgressWithFigures(Progress):
         yield Text(self.figures)
 
 
-class DescribingHandler(logging.Handler):
-    """Passes the text of every record on."""
+class MessageHandler(logging.Handler):
+    """Passes the message of every log record to a function."""
 
-    def __init__(self, describe: Callable[[str], None]) -> None:
+    def __init__(self, show: Callable[[str], None]) -> None:
         super().__init__(logging.INFO)
-        self.describe = describe
+        self.show = show
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.describe(record.getMessage())
+        self.show(record.getMessage())
