@@ -1,8 +1,8 @@
 """The batches of the loop: from tensors in memory, or from images that worker processes read.
 
 Of images, the seed and the position in the run determine each random view, so neither the number of
-workers nor an interruption changes anything. An unreadable image is replaced by a related one, which
-keeps the batch's triplets.
+workers nor an interruption changes anything. An unreadable image is replaced by a related one,
+which keeps the batch's triplets.
 """
 
 import signal

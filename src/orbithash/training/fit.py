@@ -28,6 +28,7 @@ from orbithash.training.hooks import Hooks
 from orbithash.training.methods import Method, as_method
 from orbithash.training.on_arrays import fit_hasher, train_on_arrays
 from orbithash.training.on_images import train_on_images
+from orbithash.training.session import check_tensorboard, training_session
 from orbithash.training.settings import TrainingSettings, read_settings, resolve_settings
 
 
