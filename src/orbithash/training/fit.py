@@ -93,6 +93,7 @@ def train(
     check_arguments(data, source, chosen, given)
     start = load_run(init) if isinstance(init, str | Path) else init
     resolved = resolve_settings(preset, file_settings, changes, on_images=on_images, init=start)
+    digest = data_digest(data)
     record = RunRecord(
         method=chosen.name,
         n_bits=bits,
@@ -104,7 +105,7 @@ def train(
         init=None if init is None else str(init),
         versions=package_versions(),
         weights=None if weights is None else str(weights),
-        data_digest=data_digest(data),
+        data_digest=digest,
         features_by=recorded_weights(data) if isinstance(data, LabelledFeatures) else None,
     )
     encoder: Encoder
@@ -130,7 +131,7 @@ def train(
                 chosen,
                 bits,
                 resolved,
-                digest=record.data_digest or "",
+                digest=digest,
                 init=start,
                 seed=seed,
                 n_workers=workers,
@@ -145,6 +146,7 @@ def train(
                 chosen,
                 bits,
                 resolved,
+                digest=digest,
                 backbone=backbone if isinstance(backbone, str) else None,
                 init=start,
                 seed=seed,
