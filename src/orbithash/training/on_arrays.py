@@ -29,7 +29,7 @@ def train_on_arrays(
     n_bits: int,
     settings: TrainingSettings,
     *,
-    digest: str,
+    digest: str = "",
     backbone: str | None = None,
     init: Encoder | None = None,
     seed: int = 0,

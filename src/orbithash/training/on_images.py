@@ -41,7 +41,7 @@ def train_on_images(
     n_bits: int,
     settings: TrainingSettings,
     *,
-    digest: str,
+    digest: str = "",
     init: Encoder | None = None,
     seed: int = 0,
     n_workers: int | None = None,

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float32
 from PIL import Image
 
-from orbithash.experiments.outcome import Comparison, Outcome
+from orbithash.experiments.comparison import Comparison, Outcome
 from orbithash.experiments.report.figure import Curve, precision_at_figure, precision_recall_figure
 from orbithash.experiments.report.html import Picture, data_uri, picture, render
 from orbithash.experiments.tables.statistics import mean_precision_at, mean_recall_precision
@@ -112,7 +112,8 @@ def rows(comparison: Comparison, outcome: Outcome, queries: Sequence[int]) -> li
     dataset, neighbours = comparison.dataset, outcome.neighbours
     related = related_found(comparison, outcome)
 
-    shown = [thumbnail(image) for image in dataset.images]
+    shown = [thumbnail(image.reshape(8, 8)) for image in dataset.features]
+    assert dataset.classes is not None
     names = [dataset.classes[label] for label in dataset.labels]
     return [
         Row(
@@ -129,8 +130,8 @@ def rows(comparison: Comparison, outcome: Outcome, queries: Sequence[int]) -> li
     ]
 
 
-def thumbnail(image: Float32[np.ndarray, "1 height width"]) -> str:
+def thumbnail(image: Float32[np.ndarray, "height width"]) -> str:
     """A grey image with values in [0, 1] as dark ink on white paper."""
     file = io.BytesIO()
-    Image.fromarray(np.uint8(255 * (1 - image[0]))).save(file, format="PNG")
+    Image.fromarray(np.uint8(255 * (1 - image))).save(file, format="PNG")
     return data_uri(file.getvalue(), "image/png")

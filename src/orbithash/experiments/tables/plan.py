@@ -15,7 +15,7 @@ from orbithash.experiments.tables.spec import Row, Table, read_rows
 from orbithash.hashers import HASHERS
 from orbithash.losses import LOSSES
 from orbithash.training import IMAGE_PRESETS, PRESETS, TrainingSettings
-from orbithash.training.methods import check_method, make_hasher, make_loss
+from orbithash.training.methods import as_method
 
 # To be raised when the same settings train or score otherwise than before: finished runs are taken
 # up by their identity, and a table must not mix the two.
@@ -149,18 +149,19 @@ def row_stages(
 
 
 def row_stage(row: Row, n_bits: int, *, epochs: int | None, fine_tuned: bool) -> Stage:
-    check_method(row.method)
     options = dict(row.options)
     if row.margin_of_bits is not None:
         options["margin"] = row.margin_of_bits * n_bits
     if row.method in HASHERS:
-        make_hasher(row.method, options, n_bits=n_bits, seed=0)
+        as_method(row.method, options).hasher(n_bits=n_bits, seed=0)
         return Stage(row.method, options, None)
     changes = dict(row.fine_tuning if fine_tuned else row.settings)
     if epochs is not None:
         changes["epochs"] = epochs
     settings = replace((IMAGE_PRESETS if fine_tuned else PRESETS)[row.preset], **changes)
-    make_loss(row.method, options, n_bits=n_bits, n_classes=2, seed=0, reduction=settings.reduction)
+    as_method(row.method, options).loss(
+        n_bits=n_bits, n_classes=2, seed=0, reduction=settings.reduction
+    )
     return Stage(row.method, options, settings, row.margin_of_bits)
 
 

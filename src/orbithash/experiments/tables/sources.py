@@ -7,16 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orbithash.data import ImageFiles, LabelledFeatures, LabelledImages, read_features
+from orbithash.data import ImageFiles, LabelledFeatures, read_features
 from orbithash.data.augmentation import PARTS
 from orbithash.data.benchmarks import BENCHMARKS
 from orbithash.data.sources import open_source
 from orbithash.encoders.extraction.extract import extract_features
 from orbithash.encoders.runs.fingerprints import (
-    digest_of_features,
-    digest_of_images,
-    digest_of_weights,
-    fingerprint,
+    feature_fingerprint,
+    features_digest,
+    images_digest,
+    weights_digest,
 )
 from orbithash.errors import InputError
 from orbithash.experiments.tables.spec import Dataset, published_dataset
@@ -107,7 +107,7 @@ def prepare(
     opened = open_source(place)
     if isinstance(opened, LabelledFeatures):
         return as_source(name, Path(place), opened)
-    if isinstance(opened, LabelledImages):
+    if not isinstance(opened, ImageFiles):
         raise InputError(f"{place} has no image files; give a folder, a .csv, an .npz or a dataset")
     if frozen:
         file = features_of_images(name, opened, out, network, progress)
@@ -124,7 +124,7 @@ def prepare(
 def digest_for_fine_tuning(images: ImageFiles, network: Network) -> str:
     with seeded(0):  # what begins from scratch
         start = load_photo_backbone(network.backbone, network.weights, to_train=True)
-    text = f"{digest_of_images(images)} {network.backbone} {digest_of_weights(start)} {PARTS}"
+    text = f"{images_digest(images)} {network.backbone} {weights_digest(start)} {PARTS}"
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -134,7 +134,7 @@ def features_of_images(
     """The file in `out` with the features of these images; computed only if not there."""
     backbone = load_photo_backbone(network.backbone, network.weights)
     # By what it depends on: another network or number of views has a file of its own.
-    made_with = fingerprint(images, backbone, runtime="", n_views=network.n_views)
+    made_with = feature_fingerprint(images, backbone, runtime="", n_views=network.n_views)
     digest = hashlib.sha256(made_with.encode()).hexdigest()[:8]
     file = out / "features" / f"{name}-{digest}.npz"
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -168,7 +168,7 @@ def split_name(text: str) -> tuple[str, str]:
 def as_source(
     name: str, file: Path, data: LabelledFeatures, *, images: Path | None = None
 ) -> Source:
-    return Source(name, file, digest_of_features(data), sizes_of(data), images)
+    return Source(name, file, features_digest(data), sizes_of(data), images)
 
 
 def sizes_of(data: LabelledFeatures | ImageFiles) -> dict[str, int]:
