@@ -15,7 +15,7 @@ from orbithash.files import check_new_file
 
 if TYPE_CHECKING:
     from orbithash.data import ImageFiles, LabelledFeatures
-    from orbithash.experiments.explain import Pair
+    from orbithash.experiments.explain import WeightedPair
 
 
 def explain(
@@ -35,10 +35,10 @@ def explain(
     check_new_file(out, suffix=".svg", force=force)
     from orbithash.data import read_features  # --help must not wait for torch
     from orbithash.encoders import load, read_record
-    from orbithash.experiments.explain import explain as explained
-    from orbithash.experiments.explain_figure import explanation_figure, heaviest
+    from orbithash.experiments.explain import explain_query
+    from orbithash.experiments.report.explain_figure import explanation_figure, heaviest
     from orbithash.experiments.report.figure import to_svg
-    from orbithash.experiments.tables.examples import find_image, thumbnail
+    from orbithash.experiments.report.thumbnails import find_image, thumbnail
     from orbithash.files import whole_file
 
     record, encoder = read_record(run), load(run)
@@ -46,7 +46,7 @@ def explain(
     row = find_row(data, query)
     console = Console()
     with progress_bar(console) as report:
-        explanation = explained(encoder, record, data, row, progress=report)
+        explanation = explain_query(encoder, record, data, row, progress=report)
     places = (Path(source).parent, Path())
     found = {item.row: thumbnail(find_image(data, item.row, places)) for item in explanation.items}
     images = {item: image for item, image in found.items() if image is not None}
@@ -67,7 +67,7 @@ def find_row(data: "ImageFiles | LabelledFeatures", query: str) -> int:
     raise InputError(f"--query is {query!r}; give a row number from 0 to {len(data) - 1}{paths}")
 
 
-def as_table(pairs: "list[Pair]") -> Table:
+def as_table(pairs: "list[WeightedPair]") -> Table:
     table = Table(title="The pairs that weigh most", title_justify="left", box=box.SIMPLE_HEAD)
     for name in ("related, rank", "unrelated, rank", "ΔAP", "of the loss alone", "weighted"):
         table.add_column(name, justify="right")
