@@ -16,8 +16,8 @@ from rich.table import Table
 from orbithash.files import output_folder
 
 if TYPE_CHECKING:
-    from orbithash.experiments.demo import Progress as Report
     from orbithash.experiments.comparison import Comparison
+    from orbithash.experiments.demo import Progress as Report
 
 CONTENTS = frozenset({"report.html", "scores.json", "codes"})  # what run_demo writes
 
