@@ -14,8 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import nn
 
-from orbithash.data import ImageFiles
-from orbithash.encoders import FeatureEncoder, ImageEncoder, RunRecord, encode_source
+from orbithash.encoders import Encoder, RunRecord, encode_source
 from orbithash.errors import InputError
 from orbithash.experiments.tables.sources import SourceData, label_text
 from orbithash.kernels.hamming import hamming_distances as code_distances
@@ -24,7 +23,7 @@ from orbithash.losses.distances import hamming_distances, squared_distances
 from orbithash.losses.mining import MinedTripletLoss
 from orbithash.losses.swaps import places_in_lists, swap_weights
 from orbithash.relevance import related
-from orbithash.training.methods import make_loss
+from orbithash.training.methods import as_method
 
 LIST_LENGTH, MAX_RELATED = 16, 6  # images in the short list, and related ones among them
 
@@ -71,7 +70,7 @@ class Explanation:
 
 
 def explain_query(
-    encoder: FeatureEncoder | ImageEncoder,
+    encoder: Encoder,
     record: RunRecord,
     data: SourceData,
     query: int,
@@ -95,7 +94,7 @@ def explain_query(
         )
     list_rows = ranked_rows[positions]
     margin, gamma = loss_parameters(record)
-    embeddings = embed_rows(encoder, data, np.concatenate([[query], list_rows]))
+    embeddings = np.concatenate([query_encoded.embeddings, database.embeddings[order[positions]]])
     list_order, pairs = weight_pairs(embeddings, is_related[positions], margin=margin, gamma=gamma)
     hamming = np.count_nonzero((embeddings[1:] > 0.5) != (embeddings[0] > 0.5), axis=1)
     items = tuple(
@@ -144,24 +143,12 @@ def loss_parameters(record: RunRecord) -> tuple[float, float]:
     if record.method in LOSSES and issubclass(
         LOSSES[record.method], OrderAwareTripletLoss | MinedTripletLoss
     ):
-        loss = make_loss(
-            record.method, record.options, n_bits=record.n_bits, n_classes=2, seed=record.seed
+        loss = as_method(record.method, record.options).loss(
+            n_bits=record.n_bits, n_classes=2, seed=record.seed
         )
     assert isinstance(loss, OrderAwareTripletLoss | MinedTripletLoss)
     margin = record.n_bits / 8 if loss.margin is None else loss.margin
     return margin, loss.gamma if isinstance(loss, OrderAwareTripletLoss) else 1.0
-
-
-def embed_rows(
-    encoder: FeatureEncoder | ImageEncoder,
-    data: SourceData,
-    rows: Int64[np.ndarray, " n"],
-) -> Float[np.ndarray, "n bits"]:
-    if isinstance(data, ImageFiles):
-        assert isinstance(encoder, ImageEncoder)
-        return encoder.embed([data.file(int(row)) for row in rows])
-    assert isinstance(encoder, FeatureEncoder)
-    return encoder.embed(data.features[rows])
 
 
 def weight_pairs(

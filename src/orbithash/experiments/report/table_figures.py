@@ -8,13 +8,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
 
-from orbithash.encoders.runs.run_folder import LOG
+from orbithash.encoders import Epoch
+from orbithash.encoders.runs.run_folder import LOG, read_log
 from orbithash.experiments.report.figure import (
     Axis,
     Curve,
@@ -30,7 +30,6 @@ from orbithash.experiments.tables.results import Cell, Results
 from orbithash.experiments.tables.run import run_folder
 from orbithash.experiments.tables.spec import TableRow
 from orbithash.files import whole_file
-from orbithash.training import read_log
 
 MAP = Axis("MAP (expected over the order of ties)")
 EPOCH = Axis("epoch")
@@ -113,7 +112,7 @@ def write_figures(figures: Sequence[TableFigure], folder: Path) -> None:
 
 def read_histories(runs: Sequence[PlannedRun], out: Path) -> Histories:
     """Read the histories of the rows that train a network; hashers have none."""
-    logs: dict[tuple[str, str, int], list[list[dict[str, Any]]]] = {}
+    logs: dict[tuple[str, str, int], list[list[Epoch]]] = {}
     for run in runs:
         file = run_folder(run, out) / LOG
         if run.max_epochs and file.exists():
@@ -121,14 +120,14 @@ def read_histories(runs: Sequence[PlannedRun], out: Path) -> Histories:
     return {key: mean_history(seed_logs) for key, seed_logs in logs.items()}
 
 
-def mean_history(logs: Sequence[Sequence[Mapping[str, Any]]]) -> History:
+def mean_history(logs: Sequence[Sequence[Epoch]]) -> History:
     """Average several logs, over the epochs that all of them have."""
     n_epochs = min(len(log) for log in logs)
     means = {}
     for measure in MEASURES:
         # numpy reads None, where nothing was measured, as NaN.
         values = np.array(
-            [[epoch.get(measure) for epoch in log[:n_epochs]] for log in logs], dtype=float
+            [[getattr(epoch, measure) for epoch in log[:n_epochs]] for log in logs], dtype=float
         )
         means[measure] = values.mean(axis=0)
     return History(**means)

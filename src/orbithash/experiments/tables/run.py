@@ -105,8 +105,8 @@ def train_stages(
 ) -> Encoder:
     """Train the stages one after another as one training, with consecutive epoch numbers.
 
-    Each stage of a network that is fine-tuned is a run in the folder `checkpoints`, and resumes from
-    there. Heads on features train too quickly for checkpoints to pay.
+    Each stage of a network that is fine-tuned is a run in the folder `checkpoints`, and resumes
+    from there. Heads on features train too quickly for checkpoints to pay.
     """
     encoder: Encoder | None = None
     history: list[Epoch] = []

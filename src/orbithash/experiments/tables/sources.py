@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from orbithash.data import ImageFiles, LabelledFeatures, read_features
+from orbithash.data import ImageFiles, ImageSource, LabelledFeatures, read_features
 from orbithash.data.augmentation import PARTS
 from orbithash.data.benchmarks import BENCHMARKS
 from orbithash.data.sources import open_source
@@ -26,7 +26,7 @@ from orbithash.experiments.tables.spec import PublishedDataset, published_datase
 from orbithash.networks import load_photo_backbone
 from orbithash.training import seeded
 
-SourceData = LabelledFeatures | ImageFiles
+SourceData = LabelledFeatures | ImageSource
 SourceProgress = Callable[[str, int, int], None]  # source name, images done, images in total
 
 
