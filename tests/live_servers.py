@@ -15,13 +15,13 @@ class LiveServer:
     """A server in a thread; `stop` is what a signal does to a process."""
 
     def __init__(self, index: Index, settings: ServeSettings) -> None:
-        from orbithash.serve.server import address_of, listen, server_of
+        from orbithash.serve.server import address_of, create_server, listen
 
         app = create_app(index, encoder_or_none(index), settings)
         self._socket = listen("127.0.0.1", 0)
         self.address = address_of(self._socket)
         self.port = self._socket.getsockname()[1]
-        self._server = server_of(app, settings)
+        self._server = create_server(app, settings)
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],))
 
     def start(self) -> None:

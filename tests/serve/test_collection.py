@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from orbithash.index import Metadata, create_index, open_index
-from orbithash.serve.statistics import describe
+from orbithash.serve.routes.collection import compute_statistics
 from served_indexes import API, client_of, picture_index
 
 
@@ -74,7 +74,7 @@ def test_a_large_index_is_described_by_a_sample(tmp_path):
         index.add(
             np.arange(5000), codes, [Metadata(labels=("a", "b")[: 1 + i % 2]) for i in range(5000)]
         )
-        found = describe(index)
+        found = compute_statistics(index)
     assert len(found.sample) == 1000
     assert found.labels == {"a": 5000, "b": 2500}
     assert sum(found.distances) == 1000 * 999 // 2

@@ -8,8 +8,8 @@ from PIL import Image
 
 from image_files import noise
 from orbithash.index import Metadata, create_index, open_index
-from orbithash.serve.pictures import Thumbnails
-from orbithash.serve.problems import UnknownItemError
+from orbithash.serve.error_responses import NotFoundError
+from orbithash.serve.images import ThumbnailCache
 from orbithash.serve.settings import ServeSettings
 from served_indexes import (
     API,
@@ -193,8 +193,8 @@ def test_a_folder_that_cannot_be_written_is_no_fault_of_the_client_and_not_named
 
 
 def test_a_picture_that_vanishes_while_it_is_asked_for_is_not_found(tmp_path):
-    with pytest.raises(UnknownItemError):
-        Thumbnails().of(tmp_path / "gone.png")
+    with pytest.raises(NotFoundError):
+        ThumbnailCache().get(tmp_path / "gone.png")
 
 
 def test_an_original_that_vanishes_once_it_was_looked_at_is_not_found(tmp_path, monkeypatch):
@@ -205,7 +205,7 @@ def test_an_original_that_vanishes_once_it_was_looked_at_is_not_found(tmp_path, 
         found.unlink()
         return "image/png"
 
-    monkeypatch.setattr("orbithash.serve.routes.items.type_of", look)
+    monkeypatch.setattr("orbithash.serve.routes.items.image_media_type", look)
     with client_of_paths(tmp_path, [str(file)]) as client:
         answer = client.get(f"{API}/items/0/image")
         assert answer.status_code == 404

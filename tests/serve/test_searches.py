@@ -5,7 +5,7 @@ from PIL import Image
 from orbithash.errors import InputError
 from orbithash.index import open_index
 from orbithash.retrieval.query import answers
-from orbithash.serve.questions import Question, ask
+from orbithash.serve.queries import SearchQuery, find
 from served_indexes import API, as_base64, as_bytes, client_of, picture_index
 
 
@@ -134,12 +134,14 @@ def test_what_others_remove_during_a_search_is_left_out(place):
 
     with open_index(place) as index:
         shrinking = Shrinking(index)
-        (reply,) = ask(shrinking, [Question(k=6, id=5)])
-        whole = [found.id for found in ask(index, [Question(k=6, id=5)])[0].found]
-        assert [found.id for found in reply.found] == [i for i in whole if i not in shrinking._gone]
+        ids, complete = (
+            [item.id for item, _ in find(each, [SearchQuery(k=6, id=5)])[0].hits]
+            for each in (shrinking, index)
+        )
+        assert ids == [i for i in complete if i not in shrinking._gone]
         shrinking._gone = set()
         (answer,) = answers(shrinking, like=[5], k=6)
-        assert [hit.rank for hit in answer.hits] == list(range(1, len(reply.found) + 1))
+        assert [hit.rank for hit in answer.hits] == list(range(1, len(ids) + 1))
 
 
 def test_a_stray_bit_behind_the_code_is_refused(tmp_path):

@@ -61,7 +61,7 @@ def test_keys_come_from_the_environment_and_are_long_enough():
     assert WRITE_KEY not in repr(keys)
     assert not keys_from({})
     for short in ("secret", "schlüssel" * 3, "with\nline breaks in it"):
-        with pytest.raises(InputError, match="plain characters"):
+        with pytest.raises(InputError, match="printable ASCII"):
             keys_from({"ORBITHASH_KEY": short})
 
 

@@ -16,9 +16,9 @@ from live_servers import live_server
 from orbithash.index import Metadata, create_index, open_index
 from orbithash.serve import server as server_module
 from orbithash.serve.limits import connections
-from orbithash.serve.limits.rates import Shares
+from orbithash.serve.limits.limiters import ConcurrencyLimiter
 from orbithash.serve.settings import Limits, ServeSettings
-from orbithash.serve.work import OverloadedError, Workers
+from orbithash.serve.workers import OverloadedError, WorkerPool
 from served_indexes import API, WRITE_KEY, bearer, client_of, picture_index, with_keys
 
 
@@ -55,7 +55,7 @@ def test_slow_bodies_do_not_keep_others_out(place):
 def test_who_does_not_read_a_picture_is_cut_off_and_keeps_nobody_from_searching(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(connections, "UNREAD", 0.5)
+    monkeypatch.setattr(connections, "WRITE_TIMEOUT", 0.5)
     noise((2400, 2000)).save(tmp_path / "large.bmp")  # more than the system's buffers take
     index = create_index(tmp_path / "large.orbit", 8)
     index.add(np.array([0]), np.zeros((1, 1), np.uint8), [Metadata(str(tmp_path / "large.bmp"))])
@@ -75,7 +75,7 @@ def test_who_does_not_read_a_picture_is_cut_off_and_keeps_nobody_from_searching(
 
 
 def test_a_head_that_does_not_come_is_given_up(place, monkeypatch):
-    monkeypatch.setattr(connections, "HEAD", 0.3)
+    monkeypatch.setattr(connections, "HEADER_TIMEOUT", 0.3)
     with live_server(place) as server:
         with opened(server) as silent, opened(server) as half:
             half.sendall(b"GET /health HTTP/1.1\r\nHost:")
@@ -92,7 +92,7 @@ def test_a_head_that_does_not_come_is_given_up(place, monkeypatch):
 
 def test_one_address_gets_a_quarter_of_the_connections(place, monkeypatch):
     monkeypatch.setattr(connections, "is_loopback", lambda host: False)
-    monkeypatch.setattr(server_module, "MOST", 12)
+    monkeypatch.setattr(server_module, "MAX_CONNECTIONS", 12)
     settings = ServeSettings(limits=Limits(rate=0, concurrency=1))
     with live_server(place, settings) as server, ExitStack() as held:
         for _ in range(3):
@@ -106,22 +106,22 @@ def test_one_address_gets_a_quarter_of_the_connections(place, monkeypatch):
 
 def test_work_that_hangs_is_given_up_by_whoever_asked():
     may_end = threading.Event()
-    workers = Workers("hanging", n_threads=1, n_waiting=1, patience=0.1)
+    pool = WorkerPool("hanging", n_threads=1, max_queued=1, timeout=0.1)
     # In a thread: a browser that another test opened leaves its loop running in this one.
     with ThreadPoolExecutor(1) as thread, pytest.raises(OverloadedError):
-        thread.submit(lambda: asyncio.run(workers.run(may_end.wait, 20))).result()
+        thread.submit(lambda: asyncio.run(pool.run(may_end.wait, 20))).result()
     may_end.set()
-    workers.close()
+    pool.close()
 
 
 def test_one_client_gets_a_quarter_of_the_places_and_this_machine_all():
-    shares = Shares(8)
-    assert [shares.take("192.0.2.1") for _ in range(3)] == [True, True, False]
-    assert [shares.take("192.0.2.2") for _ in range(3)] == [True, True, False]
-    assert [shares.take("127.0.0.1") for _ in range(5)] == [True] * 4 + [False]
-    shares.give_back("127.0.0.1")
-    assert shares.take("192.0.2.3")
-    assert not shares.take("192.0.2.4")
+    limiter = ConcurrencyLimiter(8)
+    assert [limiter.try_acquire("192.0.2.1") for _ in range(3)] == [True, True, False]
+    assert [limiter.try_acquire("192.0.2.2") for _ in range(3)] == [True, True, False]
+    assert [limiter.try_acquire("127.0.0.1") for _ in range(5)] == [True] * 4 + [False]
+    limiter.release("127.0.0.1")
+    assert limiter.try_acquire("192.0.2.3")
+    assert not limiter.try_acquire("192.0.2.4")
 
 
 def test_a_session_needs_few_bytes(place):

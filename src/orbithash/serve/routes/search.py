@@ -1,19 +1,20 @@
-"""Search by image, by id, by code."""
+"""POST /search, /search/image and /search/batch."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Body, File, Form, UploadFile
 
 from orbithash.codes import MAX_BITS
-from orbithash.serve.problems import RefusedError
+from orbithash.serve.error_responses import UnprocessableError
 from orbithash.serve.schemas import (
     DEFAULT_K,
-    Answer,
-    Answers,
-    BatchRequest,
+    MAX_LABELS,
+    BatchSearchRequest,
+    BatchSearchResponse,
+    ErrorResponse,
     Label,
-    Problem,
     SearchRequest,
+    SearchResponse,
 )
 from orbithash.serve.service import Service
 
@@ -26,34 +27,33 @@ EXAMPLES = {
 
 
 def search_routes(service: Service) -> APIRouter:
-    """What finds items."""
-    routes = APIRouter(tags=["search"], responses={404: {"model": Problem}})
+    routes = APIRouter(tags=["search"], responses={404: {"model": ErrorResponse}})
     limits = service.settings.limits
 
     @routes.post("/search", summary="Search by id, code, bits, or an image in base64")
     async def search(
         request: Annotated[SearchRequest, Body(openapi_examples=EXAMPLES)],
-    ) -> Answer:
-        """The nearest items. An item that is asked with is no answer to itself."""
-        (answer,) = await service.answer([request])
-        return answer
+    ) -> SearchResponse:
+        """Return the nearest items. A search by id excludes the item itself."""
+        (response,) = await service.search([request])
+        return response
 
     @routes.post("/search/image", summary="Search by an uploaded image")
     async def search_image(
         image: Annotated[UploadFile, File(description="An image file.")],
         k: Annotated[int, Form(ge=1, le=limits.k)] = DEFAULT_K,
         radius: Annotated[int | None, Form(ge=0, le=MAX_BITS)] = None,
-        labels: Annotated[list[Label] | None, Form(max_length=100)] = None,
-    ) -> Answer:
-        """The nearest items of an image. Its name does not matter, and it is not kept."""
+        labels: Annotated[list[Label] | None, Form(max_length=MAX_LABELS)] = None,
+    ) -> SearchResponse:
+        """Return the items nearest to an image. The file's name is ignored; nothing is stored."""
         content = await image.read()
-        return await service.answer_image(content, k=k, radius=radius, labels=labels or [])
+        return await service.search_by_image(content, k=k, radius=radius, labels=labels or ())
 
     @routes.post("/search/batch", summary="Several searches at once")
-    async def search_batch(request: BatchRequest) -> Answers:
-        """The answers in the order of the searches."""
+    async def search_batch(request: BatchSearchRequest) -> BatchSearchResponse:
+        """Return the responses in the order of the searches."""
         if len(request.searches) > limits.batch:
-            raise RefusedError(f"at most {limits.batch} searches are taken at once")
-        return Answers(answers=await service.answer(request.searches))
+            raise UnprocessableError(f"at most {limits.batch} searches per request are allowed")
+        return BatchSearchResponse(answers=await service.search(request.searches))
 
     return routes
