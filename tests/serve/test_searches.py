@@ -6,6 +6,7 @@ from orbithash.errors import InputError
 from orbithash.index import open_index
 from orbithash.retrieval.query import answers
 from orbithash.serve.queries import SearchQuery, find
+from orbithash.serve.settings import Limits, ServeSettings
 from served_indexes import API, as_base64, as_bytes, client_of, picture_index
 
 
@@ -66,6 +67,23 @@ def test_radius_and_labels_narrow_the_search(client):
     some = search(client, id=0, k=100, labels=["1", "2"])["hits"]
     assert sorted(hit["id"] for hit in some) == list(range(4, 12))
     assert search(client, id=0, labels=["no such label"])["hits"] == []
+
+
+def test_without_k_a_search_returns_ten_hits_and_a_radius_all_within_it(client, place):
+    content = (place.parent / "photos/1/2.png").read_bytes()
+
+    def n_hits(**options):
+        uploaded = client.post(f"{API}/search/image", files={"image": content}, data=options)
+        by_image = search(client, image=as_base64(content), **options)
+        assert uploaded.json()["hits"] == by_image["hits"]
+        return len(by_image["hits"])
+
+    assert n_hits() == 10
+    assert n_hits(radius=24) == 12
+    assert n_hits(radius=24, k=3) == 3
+    with client_of(place, ServeSettings(limits=Limits(rate=0, k=7))) as limited:
+        assert len(search(limited, id=0, radius=24)["hits"]) == 7
+        assert len(search(limited, id=0)["hits"]) == 7
 
 
 def test_a_batch_gives_the_answers_of_its_searches_in_their_order(client, stored, place):

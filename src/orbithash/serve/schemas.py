@@ -14,12 +14,18 @@ from pydantic import (
 )
 
 from orbithash.codes import MAX_BITS, MIN_BITS
+from orbithash.retrieval.query import DEFAULT_K
 
-DEFAULT_K = 20
 MAX_FIELDS = 20  # keys of one JSON object
 MAX_LIST_LENGTH = 1000  # of any list; `Limits.batch` is lower by default and applies as well
 MAX_LABELS = 100
 MAX_METADATA_FIELDS = 100
+
+K_DESCRIPTION = (
+    f"Maximum number of hits. Default: {DEFAULT_K}; with a radius, all items within it, up to "
+    "the largest k of the server (`largest_k` of GET /about)."
+)
+RADIUS_DESCRIPTION = "Return all items within this Hamming distance; at most k if k is given."
 
 
 def id_from_text(value: Any) -> Any:
@@ -103,13 +109,13 @@ class SearchRequest(CodeInput):
     id: Id | None = Field(
         default=None, description="The id of a stored item, which is excluded from the hits."
     )
-    k: int = Field(default=DEFAULT_K, ge=1, strict=True, description="Maximum number of hits.")
+    k: int | None = Field(default=None, ge=1, strict=True, description=K_DESCRIPTION)
     radius: int | None = Field(
         default=None,
         ge=0,
         le=MAX_BITS,
         strict=True,
-        description="Return only hits within this Hamming distance.",
+        description=RADIUS_DESCRIPTION,
     )
     labels: Labels = Field(
         default=[],

@@ -10,6 +10,7 @@ import numpy as np
 from orbithash.codes import code_bytes, pack
 from orbithash.encoders import FeatureEncoder, ImageEncoder
 from orbithash.index import Index
+from orbithash.retrieval.query import DEFAULT_K
 from orbithash.serve.error_responses import UnprocessableError
 from orbithash.serve.images import (
     ThumbnailCache,
@@ -81,23 +82,23 @@ class Service:
     async def search(self, requests: Sequence[SearchRequest]) -> list[SearchResponse]:
         """Search for each request."""
         start = time.perf_counter()
-        for request in requests:
-            self._check_k(request.k)
+        n_hits = [self._max_hits(request.k, request.radius) for request in requests]
         codes = await self.codes_of(requests)
         queries = [
-            SearchQuery(request.k, request.radius, tuple(request.labels), request.id, code)
-            for request, code in zip(requests, codes, strict=True)
+            SearchQuery(k, request.radius, tuple(request.labels), request.id, code)
+            for k, request, code in zip(n_hits, requests, codes, strict=True)
         ]
         return await self._find(queries, start)
 
     async def search_by_image(
-        self, image: bytes, *, k: int, radius: int | None, labels: Sequence[str]
+        self, image: bytes, *, k: int | None, radius: int | None, labels: Sequence[str]
     ) -> SearchResponse:
         """Search by an uploaded image file."""
         start = time.perf_counter()
-        self._check_k(k)
+        n_hits = self._max_hits(k, radius)
         (code,) = await self.encode_images([image])
-        (response,) = await self._find([SearchQuery(k, radius, tuple(labels), code=code)], start)
+        query = SearchQuery(n_hits, radius, tuple(labels), code=code)
+        (response,) = await self._find([query], start)
         return response
 
     async def codes_of(self, inputs: Sequence[CodeInput]) -> list[bytes]:
@@ -130,9 +131,14 @@ class Service:
             picture=image_file(stored.metadata, self.settings.images) is not None,
         )
 
-    def _check_k(self, k: int) -> None:
-        if k > self.settings.limits.k:
-            raise UnprocessableError(f"k is {k}; at most {self.settings.limits.k} is allowed")
+    def _max_hits(self, k: int | None, radius: int | None) -> int:
+        """Return `k` or its default; without `k`, only the server's limit bounds a radius."""
+        max_k = self.settings.limits.k
+        if k is None:
+            return max_k if radius is not None else min(DEFAULT_K, max_k)
+        if k > max_k:
+            raise UnprocessableError(f"k is {k}; at most {max_k} is allowed")
+        return k
 
     def _encode(self, encoder: ImageEncoder, images: Sequence[bytes | str]) -> list[bytes]:
         start, limits, n_pixels = time.perf_counter(), self.settings.limits, 0

@@ -7,8 +7,9 @@ from fastapi import APIRouter, Body, File, Form, UploadFile
 from orbithash.codes import MAX_BITS
 from orbithash.serve.error_responses import UnprocessableError
 from orbithash.serve.schemas import (
-    DEFAULT_K,
+    K_DESCRIPTION,
     MAX_LABELS,
+    RADIUS_DESCRIPTION,
     BatchSearchRequest,
     BatchSearchResponse,
     ErrorResponse,
@@ -41,8 +42,10 @@ def search_routes(service: Service) -> APIRouter:
     @routes.post("/search/image", summary="Search by an uploaded image")
     async def search_image(
         image: Annotated[UploadFile, File(description="An image file.")],
-        k: Annotated[int, Form(ge=1, le=limits.k)] = DEFAULT_K,
-        radius: Annotated[int | None, Form(ge=0, le=MAX_BITS)] = None,
+        k: Annotated[int | None, Form(ge=1, le=limits.k, description=K_DESCRIPTION)] = None,
+        radius: Annotated[
+            int | None, Form(ge=0, le=MAX_BITS, description=RADIUS_DESCRIPTION)
+        ] = None,
         labels: Annotated[list[Label] | None, Form(max_length=MAX_LABELS)] = None,
     ) -> SearchResponse:
         """Return the items nearest to an image. The file's name is ignored; nothing is stored."""
