@@ -1,4 +1,4 @@
-"""Servers that really listen, each in a thread of the test's process."""
+"""Servers that listen on a real port, in a thread of the test process."""
 
 import threading
 import time
@@ -8,11 +8,11 @@ from pathlib import Path
 
 from orbithash.index import Index, open_index
 from orbithash.serve.settings import ServeSettings
-from served_indexes import UNHURRIED, create_app, encoder_or_none
+from served_indexes import NO_RATE_LIMIT, create_app, encoder_or_none
 
 
 class LiveServer:
-    """A server in a thread; `stop` is what a signal does to a process."""
+    """A server in a thread; `stop` does what SIGTERM does to a process."""
 
     def __init__(self, index: Index, settings: ServeSettings) -> None:
         from orbithash.serve.server import address_of, create_server, listen
@@ -43,7 +43,7 @@ class LiveServer:
 @contextmanager
 def live_server(index: Path | Index, settings: ServeSettings | None = None) -> Iterator[LiveServer]:
     opened = open_index(index) if isinstance(index, Path) else index
-    server = LiveServer(opened, settings or ServeSettings(limits=UNHURRIED))
+    server = LiveServer(opened, settings or ServeSettings(limits=NO_RATE_LIMIT))
     server.start()
     try:
         yield server
