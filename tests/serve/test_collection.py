@@ -57,14 +57,14 @@ def test_sample_is_random_and_reproducible_by_seed(client):
 
 @pytest.mark.parametrize("n", [0, 1])
 def test_statistics_of_an_index_with_zero_or_one_item(tmp_path, n):
-    with create_index(tmp_path / "few.orbit", 12) as index:
+    with create_index(tmp_path / "small.orbit", 12) as index:
         index.add(np.arange(n), np.zeros((n, 2), np.uint8), [Metadata()] * n)
-    with client_of(tmp_path / "few.orbit") as client:
+    with client_of(tmp_path / "small.orbit") as client:
         stats = client.get(f"{API}/stats").json()
         assert (stats["count"], stats["nearest"], sum(stats["distances"])) == (n, [], 0)
         assert stats["takes_images"] is False
-        refused = client.post(f"{API}/search/image", files={"image": b"x"})
-        assert "no encoder" in refused.json()["detail"]
+        rejected = client.post(f"{API}/search/image", files={"image": b"x"})
+        assert "no encoder" in rejected.json()["detail"]
 
 
 def test_statistics_of_a_large_index_use_a_sample(tmp_path):
@@ -102,7 +102,7 @@ def test_server_with_an_unavailable_index_is_not_ready(tmp_path, monkeypatch):
     from orbithash.index.store.index import StoredIndex
 
     def unavailable(self, *arguments):
-        raise ServerError("no Milvus server answers at http://milvus.internal:19530")
+        raise ServerError("no Milvus server responds at http://milvus.internal:19530")
 
     with client_of(picture_index(tmp_path)) as client:
         monkeypatch.setattr(StoredIndex, "__len__", unavailable)

@@ -100,7 +100,7 @@ def test_writing_requires_the_write_key(index_path, headers):
 
 def test_items_are_added_searched_and_removed_with_the_write_key(tmp_path):
     index = picture_index(tmp_path, classes=2)
-    settings = with_keys(uploads=tmp_path / "kept")
+    settings = with_keys(uploads=tmp_path / "uploads")
     with client_of(index, settings, **bearer(WRITE_KEY)) as client:
         content = as_bytes(noise((50, 40), seed=7), "JPEG")
         added = [
@@ -122,7 +122,7 @@ def test_items_are_added_searched_and_removed_with_the_write_key(tmp_path):
             data={"labels": ["a", "b"]},
         )
         assert uploaded.json()["ids"] == [11]
-        assert len(list((tmp_path / "kept").iterdir())) == 1
+        assert len(list((tmp_path / "uploads").iterdir())) == 1
         found = client.post(f"{API}/search", json={"id": 10, "labels": ["b"]}).json()
         assert (found["hits"][0]["id"], found["hits"][0]["distance"]) == (11, 0)
         assert client.delete(f"{API}/items/10").status_code == 204
@@ -134,7 +134,7 @@ def test_items_are_added_searched_and_removed_with_the_write_key(tmp_path):
 
 
 def test_the_same_image_added_concurrently_is_stored_once(tmp_path):
-    settings = with_keys(uploads=tmp_path / "kept")
+    settings = with_keys(uploads=tmp_path / "uploads")
     content = as_bytes(noise((300, 200), seed=3))
     with (
         client_of(picture_index(tmp_path, classes=1), settings, **bearer(WRITE_KEY)) as client,
@@ -149,7 +149,7 @@ def test_the_same_image_added_concurrently_is_stored_once(tmp_path):
         ids = [response.json()["ids"][0] for response in responses]
         assert sorted(ids) == list(range(4, 12))
         assert client.get(f"{API}/items/{ids[0]}/image").content == content
-    assert len(list((tmp_path / "kept").iterdir())) == 1
+    assert len(list((tmp_path / "uploads").iterdir())) == 1
 
 
 def test_concurrent_additions_get_distinct_ids(tmp_path):
@@ -184,8 +184,8 @@ def test_concurrent_additions_get_distinct_ids(tmp_path):
 
 
 def test_an_unwritable_upload_folder_is_503_and_not_named(tmp_path):
-    (tmp_path / "kept").write_text("not a folder")
-    settings = with_keys(uploads=tmp_path / "kept")
+    (tmp_path / "uploads").write_text("not a folder")
+    settings = with_keys(uploads=tmp_path / "uploads")
     with client_of(picture_index(tmp_path, classes=1), settings, **bearer(WRITE_KEY)) as client:
         response = client.post(f"{API}/items/image", files={"image": as_bytes(noise((9, 9)))})
         assert response.status_code == 503

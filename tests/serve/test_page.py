@@ -570,14 +570,14 @@ def test_a_search_does_not_wait_for_the_statistics(visit):
 def test_images_are_retried_after_503(failing):
     requests = []
 
-    def refuse_once(route):
+    def reject_once(route):
         requests.append(route.request.url)
         if requests.count(route.request.url) == 1:
             route.fulfill(status=503)
         else:
             route.continue_()
 
-    failing.page.route("**/thumbnail*", refuse_once)
+    failing.page.route("**/thumbnail*", reject_once)
     failing.page.goto(failing.address + "?id=5")
     failing.page.wait_for_function(
         "() => document.querySelector('#grid .card img')?.naturalWidth > 0"

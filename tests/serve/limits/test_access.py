@@ -68,9 +68,9 @@ def test_keys_come_from_the_environment_and_have_a_minimum_length():
 def test_with_keys_everything_about_the_index_requires_one(index_path):
     with client_of(index_path, with_keys()) as client:
         for path in ("stats", "sample", "items/0", "items/0/thumbnail", "items/0/image"):
-            refused = client.get(f"{API}/{path}")
-            assert refused.status_code == 401
-            assert refused.headers["www-authenticate"] == "Bearer"
+            rejected = client.get(f"{API}/{path}")
+            assert rejected.status_code == 401
+            assert rejected.headers["www-authenticate"] == "Bearer"
             assert client.get(f"{API}/{path}", headers=bearer(READ_KEY)).status_code == 200
             assert client.get(f"{API}/{path}", headers=bearer(WRITE_KEY)).status_code == 200
             for wrong in (READ_KEY[:-1], READ_KEY + "x", "", READ_KEY.upper()):

@@ -79,13 +79,13 @@ def test_connections_without_complete_headers_are_closed(index_path, monkeypatch
             half.sendall(b"GET /health HTTP/1.1\r\nHost:")
             assert silent.recv(10) == b""
             assert half.recv(10) == b""
-        with connect(server) as kept:  # two requests on one connection
+        with connect(server) as reused:  # two requests on one connection
             for _ in range(2):
-                kept.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+                reused.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
                 time.sleep(0.5)
-                assert b" 200 " in kept.recv(5000)
-            kept.sendall(b"GET /health")
-            assert kept.recv(10) == b""
+                assert b" 200 " in reused.recv(5000)
+            reused.sendall(b"GET /health")
+            assert reused.recv(10) == b""
 
 
 def test_one_address_gets_at_most_a_quarter_of_the_connections(index_path, monkeypatch):

@@ -95,7 +95,7 @@ def test_the_encoding_queue_is_bounded(index_path, monkeypatch):
         statuses = list(clients.map(upload, range(12)))
         assert set(statuses) == {200, 503}
         assert statuses.count(200) >= 3
-        # Searches without an image are served meanwhile.
+        # Searches without an image do not wait for the encoder.
         waiting = clients.submit(upload, 0)
         assert client.post(f"{API}/search", json={"id": 1}).status_code == 200
         assert waiting.result() == 200

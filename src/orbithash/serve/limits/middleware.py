@@ -67,7 +67,7 @@ class AdmissionMiddleware:
         try:
             await self._admit(scope, receive, send_with_headers)
         except Exception:
-            logger.exception("could not answer %s %s", scope["method"], scope["path"])
+            logger.exception("internal error in %s %s", scope["method"], scope["path"])
             if has_started:  # too late for an error response; the server closes the connection
                 raise
             response = error_response(500, "internal server error; see the server log")

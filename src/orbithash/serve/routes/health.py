@@ -51,7 +51,7 @@ def health_routes(service: Service) -> APIRouter:
 class ReadinessCheck:
     """Counts the items of the index, once for all requests that arrive at the same time.
 
-    The check has a thread of its own, so requests for it cannot block searches at any rate.
+    The check runs in a separate thread: frequent requests for it do not delay searches.
     """
 
     def __init__(self, service: Service) -> None:
