@@ -4,7 +4,7 @@ from PIL import Image
 
 from orbithash.errors import InputError
 from orbithash.index import open_index
-from orbithash.retrieval.query import answers
+from orbithash.retrieval.query import Query, find
 from orbithash.serve.queries import SearchQuery, find
 from orbithash.serve.settings import Limits, ServeSettings
 from served_indexes import API, as_base64, as_bytes, client_of, picture_index
@@ -158,7 +158,7 @@ def test_items_removed_during_a_search_are_left_out(index_path):
         )
         assert ids == [i for i in complete if i not in shrinking._gone]
         shrinking._gone = set()
-        (response,) = answers(shrinking, like=[5], k=6)
+        (response,) = find(shrinking, [Query(id=5, k=6)])
         assert [hit.rank for hit in response.hits] == list(range(1, len(ids) + 1))
 
 

@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import uvicorn
 
-from orbithash.encoders import FeatureEncoder, ImageEncoder
-from orbithash.encoders.runs.run_folder import encoder_of
+from orbithash.encoders import Encoder
+from orbithash.encoders.runs.model_file import encoder_from_bytes
 from orbithash.errors import DamagedIndexError, InputError
 from orbithash.index import Index
 from orbithash.serve.app import create_app
@@ -73,10 +73,10 @@ def address_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
-def encoder_or_none(index: Index) -> FeatureEncoder | ImageEncoder | None:
+def encoder_or_none(index: Index) -> Encoder | None:
     """Return the encoder of an index, or None if the index was filled with bare codes."""
     try:
-        return encoder_of(index)
+        return encoder_from_bytes(index.encoder())
     except DamagedIndexError:
         raise
     except InputError:
