@@ -5,6 +5,7 @@ HashingError
 │   ├── CodeLengthError                   codes of different lengths were compared
 │   ├── UnreadableImageError              an image file is missing, damaged or no image
 │   ├── DivergedError                     a loss became infinite or no number in training
+│   ├── UnknownIdError                    an index holds no item with this id
 │   ├── IdInUseError                      an item was added under the id of another
 │   ├── NoIdsLeftError                    an index holds the largest id there is
 │   └── DamagedIndexError                 an index cannot be read as it was written
@@ -44,6 +45,13 @@ class UnreadableImageError(InputError):
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"cannot read {path}: {reason}; repair or remove the file")
         self.path, self.reason = path, reason
+
+
+class UnknownIdError(InputError):
+    """An index holds no item with this id."""
+
+    def __init__(self, identifier: int) -> None:
+        super().__init__(f"there is no item with id {identifier}; ids are shown by search")
 
 
 class IdInUseError(InputError):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from literal_loss import average_precision
-from orbithash.experiments.explain import short_list, weigh
+from orbithash.experiments.explain import short_list, weight_pairs
 
 MARGIN, GAMMA = 1.0, 2.0
 
@@ -15,7 +15,7 @@ def weighed():
     rng = np.random.default_rng(1)
     embeddings = rng.random((10, 8))
     is_related = np.array([False, True, False, False, True, False, False, True, False])
-    order, pairs = weigh(embeddings, is_related, margin=MARGIN, gamma=GAMMA)
+    order, pairs = weight_pairs(embeddings, is_related, margin=MARGIN, gamma=GAMMA)
     return embeddings, is_related, order, pairs
 
 

@@ -9,9 +9,15 @@ import torch
 from feature_files import clouds
 from orbithash.data import read_features
 from orbithash.errors import InputError
-from orbithash.experiments.tables.sources import as_source
-from orbithash.experiments.tables.spec import as_choices
-from orbithash.experiments.tune import Search, best_of, default_values, space_of, tune
+from orbithash.experiments.tables.sources import features_source
+from orbithash.experiments.tables.spec import parse_tuning_records
+from orbithash.experiments.tune import (
+    SettingsSearch,
+    best_tuning_trial,
+    default_values,
+    search_settings,
+    search_space,
+)
 from orbithash.losses import LOSSES
 from orbithash.training.methods import make_loss
 from orbithash.training.settings import read_settings
@@ -26,7 +32,7 @@ def searching(folder, *, method="order-aware", scramble=False, name="clouds"):
     file = folder / f"{name}.npz"
     np.savez(file, **arrays)
     data = read_features(file)
-    return Search(method, 8, (as_source(name, file, data),), epochs=2), [data]
+    return SettingsSearch(method, 8, (features_source(name, file, data),), epochs=2), [data]
 
 
 def values_of(trials):
@@ -35,10 +41,10 @@ def values_of(trials):
 
 def test_the_first_trial_has_the_defaults_and_the_best_is_written(tmp_path):
     search, data = searching(tmp_path)
-    trials = tune(search, data, tmp_path / "study", n_trials=3)
+    trials = search_settings(search, data, tmp_path / "study", n_trials=3)
     assert dict(trials[0].values) == default_values(search.space())
     assert len({tuple(trial.values.values()) for trial in trials}) == 3
-    best = best_of(trials)
+    best = best_tuning_trial(trials)
     chosen = read_settings(tmp_path / "study" / "best.toml")
     assert chosen.method == "order-aware"
     assert chosen.settings["learning_rate"] == best.values["learning_rate"]
@@ -47,7 +53,9 @@ def test_the_first_trial_has_the_defaults_and_the_best_is_written(tmp_path):
     written = tomllib.loads((tmp_path / "study" / "best.toml").read_text())["search"]
     assert written["trials"] == 3
     assert written["validation_map"] == dict(best.maps)
-    assert as_choices({"about": "", "rows": {"order-aware": written}}).rows  # to be copied there
+    assert parse_tuning_records(
+        {"about": "", "rows": {"order-aware": written}}
+    ).rows  # to be copied there
     listed = json.loads((tmp_path / "study" / "trials.json").read_text())["trials"]
     assert [trial["map"] for trial in listed] == [trial.map for trial in trials]
 
@@ -59,9 +67,9 @@ def test_a_stopped_search_goes_on(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        tune(search, data, tmp_path / "study", n_trials=3, after_trial=stop)
+        search_settings(search, data, tmp_path / "study", n_trials=3, after_trial=stop)
     counted = []
-    trials = tune(
+    trials = search_settings(
         search,
         data,
         tmp_path / "study",
@@ -70,14 +78,14 @@ def test_a_stopped_search_goes_on(tmp_path):
     )
     assert counted == [2, 3]
     assert dict(trials[0].values) == default_values(search.space())
-    assert tune(search, data, tmp_path / "study", n_trials=3) == trials
+    assert search_settings(search, data, tmp_path / "study", n_trials=3) == trials
 
 
 def test_only_training_rows_take_part(tmp_path):
     search, data = searching(tmp_path)
     scrambled, other = searching(tmp_path, scramble=True, name="clouds")
-    seen = tune(search, data, tmp_path / "one", n_trials=2)
-    unseen = tune(scrambled, other, tmp_path / "other", n_trials=2)
+    seen = search_settings(search, data, tmp_path / "one", n_trials=2)
+    unseen = search_settings(scrambled, other, tmp_path / "other", n_trials=2)
     assert values_of(seen) == values_of(unseen)
 
 
@@ -85,29 +93,29 @@ def test_several_sources_are_scored_by_their_mean(tmp_path):
     search, data = searching(tmp_path)
     second, more = searching(tmp_path, name="second")
     both = replace(search, sources=search.sources + second.sources)
-    (trial,) = tune(both, data + more, tmp_path / "study", n_trials=1)
+    (trial,) = search_settings(both, data + more, tmp_path / "study", n_trials=1)
     assert trial.maps.keys() == {"clouds", "second"}
     assert trial.map == pytest.approx(np.mean(list(trial.maps.values())))
 
 
 def test_a_folder_of_another_search_is_refused(tmp_path):
     search, data = searching(tmp_path)
-    tune(search, data, tmp_path / "study", n_trials=1)
+    search_settings(search, data, tmp_path / "study", n_trials=1)
     with pytest.raises(InputError, match="holds a search with another n_bits"):
-        tune(replace(search, n_bits=16), data, tmp_path / "study", n_trials=1)
+        search_settings(replace(search, n_bits=16), data, tmp_path / "study", n_trials=1)
 
 
 def test_only_what_a_loss_has_is_searched():
-    assert "margin_of_bits" in space_of("triplet", epochs=10)
-    assert "reduction" not in space_of("dsh", epochs=10)
-    assert "weight" in space_of("order-aware", epochs=10)["reduction"].choices
-    assert "weight" not in space_of("triplet", epochs=10)["reduction"].choices  # all weigh 1
-    assert "margin_of_bits" not in space_of("orthohash", epochs=10)  # its margin is an angle's
+    assert "margin_of_bits" in search_space("triplet", epochs=10)
+    assert "reduction" not in search_space("dsh", epochs=10)
+    assert "weight" in search_space("order-aware", epochs=10)["reduction"].choices
+    assert "weight" not in search_space("triplet", epochs=10)["reduction"].choices  # all weigh 1
+    assert "margin_of_bits" not in search_space("orthohash", epochs=10)  # its margin is an angle's
 
 
 @pytest.mark.parametrize("method", LOSSES)
 def test_the_first_trial_is_what_the_loss_does_by_default(method):
-    values = default_values(space_of(method, epochs=150))
+    values = default_values(search_space(method, epochs=150))
     options = {name: values[name] for name in ("reduction",) if name in values}
     if "margin_of_bits" in values:
         options["margin"] = 16 * values["margin_of_bits"]
@@ -120,13 +128,13 @@ def test_the_first_trial_is_what_the_loss_does_by_default(method):
 
 def test_trials_of_other_defaults_are_not_taken_up(tmp_path, monkeypatch):
     search, data = searching(tmp_path)
-    tune(search, data, tmp_path / "study", n_trials=1)
+    search_settings(search, data, tmp_path / "study", n_trials=1)
     monkeypatch.setattr("orbithash.experiments.tune.RECIPE", -1)
     with pytest.raises(InputError, match="holds a search with another recipe"):
-        tune(search, data, tmp_path / "study", n_trials=2)
+        search_settings(search, data, tmp_path / "study", n_trials=2)
 
 
 def test_a_hasher_has_nothing_to_tune(tmp_path):
     search, data = searching(tmp_path, method="itq")
     with pytest.raises(InputError, match="'itq' is not a loss"):
-        tune(search, data, tmp_path / "study", n_trials=1)
+        search_settings(search, data, tmp_path / "study", n_trials=1)

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from orbithash.codes import check_codes
-from orbithash.errors import InputError, NoIdsLeftError
+from orbithash.errors import InputError, NoIdsLeftError, UnknownIdError
 from orbithash.index.base import Metadata
 
 LARGEST_ID = 2**63 - 1
@@ -69,4 +69,4 @@ def check_radius(radius: int) -> None:
 
 
 def not_there(identifier: int) -> InputError:
-    return InputError(f"there is no item with id {identifier}; ids are shown by search")
+    return UnknownIdError(identifier)

@@ -186,7 +186,7 @@ def remove_self(
     by_grade: Int64[np.ndarray, "queries grades distances"],
     labels: Shaped[np.ndarray, "queries *classes"],
 ) -> None:
-    """Take each query out of its own histograms: at distance 0, with all of its labels in common."""
+    """Take each query out of its own histograms: distance 0, all of its labels in common."""
     grades = np.ones(len(labels), dtype=np.int64) if labels.ndim == 1 else labels.sum(axis=1)
     items[:, 0] -= 1
     by_grade[np.arange(len(labels)), grades - 1, 0] -= 1

@@ -4,7 +4,7 @@ from orbithash.errors import InputError
 from orbithash.experiments.report.markdown import to_markdown
 from orbithash.experiments.report.show_results import refresh, refreshed
 from orbithash.experiments.report.table_figures import table_figures
-from orbithash.experiments.tables.results import read_results, to_json
+from orbithash.experiments.tables.results_json import read_results, to_json
 from planned_runs import clouds_source
 from table_results import made_up_results
 

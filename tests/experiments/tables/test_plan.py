@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 
 from orbithash.errors import InputError
-from orbithash.experiments.tables.plan import plan_runs, row_stages, without_repeats
-from orbithash.experiments.tables.spec import Row, read_rows, read_table
+from orbithash.experiments.tables.plan import plan_runs, row_stages, unique_runs
+from orbithash.experiments.tables.spec import RowSpec, read_rows, read_table
 from orbithash.hashers import HASHERS, IterativeQuantization
 from orbithash.training import PRESETS
 from planned_runs import clouds_source, quick_runs
@@ -20,7 +20,7 @@ def folder_of(row, source, **options):
 
 
 def test_tables_share_the_runs_of_the_rows_they_share(source):
-    runs = without_repeats(
+    runs = unique_runs(
         quick_runs(source, "ablation", n_seeds=2) + quick_runs(source, "selection", n_seeds=2)
     )
     assert len(runs) == 2 * 6
@@ -63,18 +63,18 @@ def test_two_stages_have_the_epochs_of_one():
 
 
 def test_a_row_changes_its_preset_by_name():
-    row = Row("mine", "Mine", "triplet", preset="paper", settings={"dropout": 0.25})
+    row = RowSpec("mine", "Mine", "triplet", preset="paper", settings={"dropout": 0.25})
     (stage,) = row_stages(row, 16, epochs=7)
     assert stage.settings == replace(PRESETS["paper"], dropout=0.25, epochs=7)
 
 
 def test_a_margin_as_a_share_grows_with_the_bits():
-    row = Row("mine", "Mine", "triplet", margin_of_bits=0.25)
+    row = RowSpec("mine", "Mine", "triplet", margin_of_bits=0.25)
     assert [row_stages(row, n, epochs=1)[0].options["margin"] for n in (16, 64)] == [4, 16]
 
 
 def test_wrong_declarations_are_found_before_anything_runs(source):
     with pytest.raises(InputError, match="triplet has no option 'gama'"):
-        row_stages(Row("mine", "Mine", "triplet", options={"gama": 2}), 16, epochs=1)
+        row_stages(RowSpec("mine", "Mine", "triplet", options={"gama": 2}), 16, epochs=1)
     with pytest.raises(InputError, match="got 3 bits"):
         plan_runs(read_table("main"), [source], bits=(3,), seeds=[0])

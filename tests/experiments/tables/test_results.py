@@ -4,7 +4,7 @@ import pytest
 
 from orbithash.experiments.report.latex import to_latex
 from orbithash.experiments.report.markdown import to_markdown
-from orbithash.experiments.tables.results import to_json
+from orbithash.experiments.tables.results_json import to_json
 from planned_runs import clouds_source
 from table_results import made_up_results
 

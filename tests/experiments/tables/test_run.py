@@ -11,15 +11,14 @@ from coloured_images import coloured, write_table
 from orbithash.encoders import read_record
 from orbithash.errors import InputError
 from orbithash.evaluation import evaluate_encoder
-from orbithash.experiments.tables import run as learn_module
+from orbithash.experiments.tables import run as run_module
 from orbithash.experiments.tables.run import (
-    execute,
+    execute_run,
     find_finished,
-    read_once,
     run_folder,
     whole_run,
 )
-from orbithash.experiments.tables.sources import Network, prepare_sources
+from orbithash.experiments.tables.sources import NetworkSpec, prepare_sources, read_features_once
 from orbithash.training import Checkpoints, read_log
 from planned_runs import clouds_source, quick_runs
 
@@ -32,16 +31,16 @@ def source(tmp_path_factory):
 def test_a_run_is_kept_whole_and_not_repeated(source, tmp_path, monkeypatch):
     (planned, *_) = quick_runs(source)
     assert find_finished(planned, tmp_path) is None
-    done = execute(planned, tmp_path)
+    done = execute_run(planned, tmp_path)
     folder = run_folder(planned, tmp_path)
     assert read_record(folder).method == "triplet"
     assert json.loads((folder / "identity.json").read_text()) == planned.identity()
     encoder = orbithash.load(folder)
-    data = read_once(source.file)
+    data = read_features_once(source.file)
     assert done.scores.map == pytest.approx(evaluate_encoder(encoder, data).map)
 
-    monkeypatch.setattr(learn_module, "train_on_features", None)  # would fail if it were called
-    again = execute(planned, tmp_path)
+    monkeypatch.setattr(run_module, "train_on_features", None)  # would fail if it were called
+    again = execute_run(planned, tmp_path)
     assert again.scores == done.scores
 
 
@@ -49,7 +48,7 @@ def test_a_network_is_fine_tuned_and_goes_on_after_a_crash(tmp_path, monkeypatch
     images = coloured(tmp_path / "images")
     images.file(int(images.split.query[1])).write_text("no image")
     table = str(write_table(images, tmp_path / "birds.csv"))
-    network = Network("small-cnn", None)
+    network = NetworkSpec("small-cnn", None)
     (source,) = prepare_sources([table], tmp_path, network=network, frozen=False, hashers=False)
     hard = next(
         run for run in quick_runs(source, "selection", epochs=4) if run.row == "hard-negative"
@@ -61,10 +60,10 @@ def test_a_network_is_fine_tuned_and_goes_on_after_a_crash(tmp_path, monkeypatch
             raise OSError("the power is gone")
 
     with pytest.raises(OSError, match="power"):
-        execute(hard, tmp_path / "crashed", after_epoch=crash)
+        execute_run(hard, tmp_path / "crashed", after_epoch=crash)
     epochs = []
-    done = execute(hard, tmp_path / "crashed", after_epoch=epochs.append)
-    undisturbed = execute(hard, tmp_path / "whole")
+    done = execute_run(hard, tmp_path / "crashed", after_epoch=epochs.append)
+    undisturbed = execute_run(hard, tmp_path / "whole")
     assert done.scores == undisturbed.scores
     assert [epoch.number for epoch in epochs] == [0, 1, 2, 3]
     folders = [run_folder(hard, tmp_path / name) for name in ("crashed", "whole")]
@@ -77,7 +76,7 @@ def test_a_network_is_fine_tuned_and_goes_on_after_a_crash(tmp_path, monkeypatch
 
 def test_a_run_that_somebody_changed_is_named(source, tmp_path):
     (planned, *_) = quick_runs(source, "main")
-    execute(planned, tmp_path)
+    execute_run(planned, tmp_path)
     (run_folder(planned, tmp_path) / "evaluation.json").unlink()
     with pytest.raises(InputError, match="remove the folder"):
         find_finished(planned, tmp_path)
@@ -85,16 +84,16 @@ def test_a_run_that_somebody_changed_is_named(source, tmp_path):
 
 def test_a_second_stage_goes_on_where_the_first_ended(source, tmp_path, monkeypatch):
     starts = []
-    train = learn_module.train_on_features
+    train = run_module.train_on_features
 
     def watched(*arguments, init, **options):
         trained = train(*arguments, init=init, **options)
         starts.append((init, trained.encoder))
         return trained
 
-    monkeypatch.setattr(learn_module, "train_on_features", watched)
+    monkeypatch.setattr(run_module, "train_on_features", watched)
     hard = next(run for run in quick_runs(source, "selection") if run.row == "hard-negative")
-    execute(hard, tmp_path)
+    execute_run(hard, tmp_path)
     (nothing, plain), (start, _) = starts
     assert nothing is None
     assert start is plain
@@ -136,8 +135,8 @@ def test_queries_are_asked_only_at_the_end(source, tmp_path):
     changed["labels"][changed["query"]] = np.roll(changed["labels"][changed["query"]], 7)
     np.savez(other.file, **changed)
     (elsewhere, *_) = quick_runs(other)
-    execute(planned, tmp_path)
-    execute(elsewhere, tmp_path)
+    execute_run(planned, tmp_path)
+    execute_run(elsewhere, tmp_path)
     codes = [
         orbithash.load(run_folder(run, tmp_path)).encode(changed["features"])
         for run in (planned, elsewhere)

@@ -6,10 +6,10 @@ from feature_files import write_clouds
 from image_files import cub_folder
 from orbithash.errors import InputError
 from orbithash.experiments.tables import sources
-from orbithash.experiments.tables.sources import Network, prepare_sources
+from orbithash.experiments.tables.sources import NetworkSpec, prepare_sources
 from orbithash.networks import PhotoBackbone, View
 
-NO_NETWORK = Network("googlenet", None)
+NO_NETWORK = NetworkSpec("googlenet", None)
 
 
 def prepare(tmp_path, *given, frozen=False):
@@ -21,11 +21,11 @@ def test_a_source_is_called_as_its_file_or_as_it_is_given(tmp_path):
         str(write_clouds(tmp_path / name)) for name in ("voc2007_small.npz", "flowers.npz")
     )
     prepared = prepare(tmp_path, birds, f"cub200_2011={flowers}")
-    assert [source.shown for source in prepared] == ["VOC2007", "CUB-200-2011"]
+    assert [source.display_name for source in prepared] == ["VOC2007", "CUB-200-2011"]
     assert [source.name for source in prepared] == ["voc2007_small", "cub200_2011"]
     (unknown,) = prepare(tmp_path, flowers)
     assert unknown.dataset is None
-    assert unknown.shown == "flowers"
+    assert unknown.display_name == "flowers"
 
 
 def test_sources_of_the_same_name_are_refused(tmp_path):

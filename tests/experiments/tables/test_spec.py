@@ -4,10 +4,10 @@ from orbithash.errors import InputError
 from orbithash.experiments.tables.plan import row_stages
 from orbithash.experiments.tables.spec import (
     TABLES,
-    read_choices,
     read_published,
     read_rows,
     read_table,
+    read_tuning_records,
 )
 from orbithash.hashers import HASHERS
 from orbithash.losses import LOSSES
@@ -16,12 +16,12 @@ from orbithash.losses import LOSSES
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_compares_its_reference_with_rows_that_can_be_trained(name):
     table = read_table(name)
-    names = [line.row.name for line in table.lines]
+    names = [row.name for row in table.rows]
     assert table.reference in names
     assert len(set(names)) == len(names)
-    for line in table.lines:
+    for row in table.rows:
         for n_bits in table.bits:
-            assert row_stages(line.row, n_bits, epochs=None)
+            assert row_stages(row.spec, n_bits, epochs=None)
 
 
 def test_every_method_has_a_row():
@@ -35,7 +35,7 @@ def test_an_unknown_table_is_refused():
 
 @pytest.mark.parametrize("name", ["main", "ablation", "selection"])
 def test_a_table_of_the_paper_has_exactly_its_rows(name):
-    declared = {line.row.published for line in read_table(name).lines if line.in_paper}
+    declared = {row.spec.published for row in read_table(name).rows if row.in_paper}
     for figures in read_published()[name].values():
         assert declared == figures.keys()
 
@@ -51,11 +51,11 @@ def test_a_method_has_the_same_printed_figures_in_every_table():
                 assert seen.setdefault((dataset, method), figures) == figures
 
 
-def test_choices_are_recorded_for_rows_that_exist():
-    assert read_choices().rows.keys() <= read_rows().keys()
-    assert read_choices().about
+def test_tuning_is_recorded_for_rows_that_exist():
+    assert read_tuning_records().rows.keys() <= read_rows().keys()
+    assert read_tuning_records().about
 
 
 def test_every_row_of_the_powers_has_one():
     table = read_table("gamma")
-    assert len(table.powers) == len(table.lines)
+    assert len(table.powers) == len(table.rows)

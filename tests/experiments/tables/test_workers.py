@@ -3,7 +3,7 @@ from dataclasses import replace
 
 from orbithash.experiments.tables import workers
 from orbithash.experiments.tables.run import find_finished, run_folder
-from orbithash.experiments.tables.workers import run_all
+from orbithash.experiments.tables.workers import execute_runs
 from planned_runs import clouds_source, quick_runs
 
 
@@ -63,10 +63,10 @@ def run_quietly(runs, out, *, jobs, at_each_event=lambda: None):
     """How each run ended."""
     ends = {}
 
-    def tell(run, event):
+    def on_event(run, event):
         at_each_event()
         if event.is_end:
             ends[run.key] = event
 
-    run_all(runs, out, jobs=jobs, tell=tell)
+    execute_runs(runs, out, jobs=jobs, on_event=on_event)
     return ends

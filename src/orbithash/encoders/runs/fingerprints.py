@@ -91,9 +91,9 @@ def changed_settings(before: str, now: str, *, ignored: Set[str] = frozenset()) 
     return " and ".join(name for name in names if old.get(name) != new.get(name))
 
 
-def recorded_weights(fingerprint: str) -> str | None:
-    """Return the digest of the weights that extracted features, if their fingerprint has it."""
-    digest = parsed(fingerprint).get("weights")
+def recorded_weights(data: LabelledFeatures) -> str | None:
+    """Return the digest of the weights that extracted the features, if they record it."""
+    digest = parsed(data.made_with).get("weights")
     return digest if isinstance(digest, str) else None
 
 

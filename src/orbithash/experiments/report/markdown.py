@@ -1,24 +1,27 @@
-"""A table of results as Markdown: MAP beside the paper's, the reference against each method, and
-in words where the reference stands."""
+"""A table of results as Markdown: MAP beside the published one, tests of the reference against
+each method, and the rank of the reference in words."""
 
 from orbithash.experiments.tables.results import Cell, Column, Results, Standing
+from orbithash.experiments.tables.spec import TableRow
 from orbithash.experiments.tables.statistics import SIGNIFICANT, PairedTest
 
-NOTHING = "–"
+EMPTY = "–"
 
 
 def to_markdown(results: Results) -> str:
+    """Return the whole of table.md."""
+    reference = results.display_name(results.table.reference)
     parts = [f"# {results.table.title}", how_to_read(results), map_table(results)]
     if len(results.seeds) > 1:
         parts += [
-            f"## {results.shown(results.table.reference)} against each method",
+            f"## {reference} against each method",
             how_tested(results),
             test_table(results),
         ]
     parts += [
-        f"## Where {results.shown(results.table.reference)} stands",
-        in_short(results),
-        "\n".join(f"- {line}" for line in standings(results)),
+        f"## Where {reference} stands",
+        standing_summary(results),
+        "\n".join(f"- {line}" for line in standing_lines(results)),
     ]
     if results.missing:
         parts += ["## Missing", "\n".join(f"- {run}" for run in results.missing)]
@@ -26,25 +29,26 @@ def to_markdown(results: Results) -> str:
 
 
 def how_to_read(results: Results) -> str:
+    """Explain the figures of `map_table`."""
     n = len(results.seeds)
     seeds = f"mean ± standard deviation over {n} seeds" if n > 1 else "one seed"
     text = f"Expected MAP over the order of ties, {seeds}; the highest of a column in bold."
     trains = any(stage["settings"] for stages in results.stages.values() for stage in stages)
     if trains:
-        text += f" {trained_how(results)}"
-    if any(cell.printed is not None for cell in results.cells.values()):
+        text += f" {trained_parts(results)}"
+    if any(cell.published_map is not None for cell in results.cells.values()):
         text += " Beneath it what the paper prints,"
         if trains:
             text += " its losses having trained the whole network,"
         text += " and in brackets by how much ours differs."
-    if not all(line.in_paper for line in results.table.lines):
+    if not all(row.in_paper for row in results.table.rows):
         text += " Rows in italics are not in the paper."
     return text
 
 
-def trained_how(results: Results) -> str:
-    """What losses trained: heads, whole networks, or one here and the other there."""
-    whole = [source.shown for source in results.sources if source.fine_tuning is not None]
+def trained_parts(results: Results) -> str:
+    """Say what the losses trained: heads, whole networks, or each on some of the sources."""
+    whole = [source.display_name for source in results.sources if source.fine_tuning is not None]
     if not whole:
         return "Losses trained a head on fixed features."
     if len(whole) == len(results.sources):
@@ -53,43 +57,24 @@ def trained_how(results: Results) -> str:
 
 
 def map_table(results: Results) -> str:
+    """Return one row per method, with its MAP in every column."""
     rows = [header(results)]
     best = {column: results.best(column) for column in results.columns}
-    for line in results.table.lines:
-        cells = [line.shown if line.in_paper else f"*{line.shown}*"]
+    for row in results.table.rows:
+        cells = [row_title(row)]
         for column in results.columns:
-            cell = results.cells.get((line.row.name, column))
-            is_best = best[column] == line.row.name
+            cell = results.cells.get((row.name, column))
+            is_best = best[column] == row.name
             cells.append(
-                map_cell(cell, best=is_best, n_seeds=len(results.seeds)) if cell else NOTHING
+                map_cell(cell, best=is_best, n_seeds=len(results.seeds)) if cell else EMPTY
             )
         rows.append(cells)
     return as_markdown_table(rows)
 
 
-def header(results: Results) -> list[str]:
-    return ["method", *(column_name(results, column) for column in results.columns)]
-
-
-def column_name(results: Results, column: Column) -> str:
-    source, n_bits = column
-    return f"{results.source(source).shown}, {n_bits} bits"
-
-
-def map_cell(cell: Cell, *, best: bool, n_seeds: int) -> str:
-    mean = f"{cell.map.mean:.4f}"
-    text = f"**{mean}**" if best else mean
-    if cell.map.deviation is not None:
-        text += f" ± {cell.map.deviation:.4f}"
-    if len(cell.maps) < n_seeds:
-        text += f" ({len(cell.maps)} of {n_seeds} seeds)"
-    if cell.printed is not None and cell.difference is not None:
-        text += f"<br>{cell.printed:.4f} ({signed(cell.difference)})"
-    return text
-
-
 def how_tested(results: Results) -> str:
-    reference = results.shown(results.table.reference)
+    """Explain the figures of `test_table`."""
+    reference = results.display_name(results.table.reference)
     return (
         f"{reference} minus the method: mean of the differences seed by seed ± its standard error, "
         "and p of a two-sided paired t-test, corrected by Holm's procedure for all methods of the "
@@ -99,39 +84,25 @@ def how_tested(results: Results) -> str:
 
 
 def test_table(results: Results) -> str:
+    """Return one row per method, with the reference's difference and p in every column."""
     rows = [header(results)]
-    for line in results.table.lines:
-        if line.row.name == results.table.reference:
+    for row in results.table.rows:
+        if row.name == results.table.reference:
             continue
-        cells = [line.shown if line.in_paper else f"*{line.shown}*"]
+        cells = [row_title(row)]
         for column in results.columns:
-            cell = results.cells.get((line.row.name, column))
-            if cell and cell.reference_above and cell.p_holm is not None:
-                cells.append(test_cell(cell.reference_above, cell.p_holm))
+            cell = results.cells.get((row.name, column))
+            if cell and cell.reference_test and cell.p_holm is not None:
+                cells.append(test_cell(cell.reference_test, cell.p_holm))
             else:
-                cells.append(NOTHING)
+                cells.append(EMPTY)
         rows.append(cells)
     return as_markdown_table(rows)
 
 
-def test_cell(test: PairedTest, p: float) -> str:
-    difference = signed(test.difference)
-    shown = f"**{difference}**" if p < SIGNIFICANT else difference
-    return f"{shown} ± {test.standard_error:.4f}<br>{p_in_words(p)}"
-
-
-def p_in_words(p: float) -> str:
-    """A p-value.
-
-    >>> p_in_words(0.0123), p_in_words(0.0000123)
-    ('p = 0.012', 'p < 0.001')
-    """
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-
-
-def in_short(results: Results) -> str:
-    """In how many columns the reference is first, or near, among the paper's rows."""
-    reference = results.shown(results.table.reference)
+def standing_summary(results: Results) -> str:
+    """Count the columns in which the reference is first, or near, among the paper's rows."""
+    reference = results.display_name(results.table.reference)
     found = (results.standing(column, in_paper_only=True) for column in results.columns)
     standings = [standing for standing in found if standing]
     first = sum(standing.is_first for standing in standings)
@@ -147,36 +118,37 @@ def in_short(results: Results) -> str:
     return text
 
 
-def standings(results: Results) -> list[str]:
-    """One line per column, as plain as the figures allow."""
+def standing_lines(results: Results) -> list[str]:
+    """Describe the rank of the reference, one line per column."""
     lines = []
     for column in results.columns:
         text = f"{column_name(results, column)}: "
         among_paper = results.standing(column, in_paper_only=True)
-        text += in_words(results, among_paper)
+        text += describe_standing(results, among_paper)
         among_all = results.standing(column, in_paper_only=False)
         if among_paper and among_all and among_all.first != among_paper.first:
-            text += f" With the rows that are not in the paper: {in_words(results, among_all)}"
+            described = describe_standing(results, among_all)
+            text += f" With the rows that are not in the paper: {described}"
         lines.append(text)
     return lines
 
 
-def in_words(results: Results, standing: Standing | None) -> str:
+def describe_standing(results: Results, standing: Standing | None) -> str:
     if standing is None:
         return "nothing to compare."
-    text = difference_in_words(results.shown(results.table.reference), standing)
+    text = describe_difference(results.display_name(results.table.reference), standing)
     if standing.left_out:
         text += f" Not compared, with runs missing: {', '.join(standing.left_out)}."
     return text
 
 
-def difference_in_words(reference: str, standing: Standing) -> str:
+def describe_difference(reference: str, standing: Standing) -> str:
     if standing.is_first:
         ahead = f"{reference} is first, {standing.ahead:.4f} ahead of {standing.next}"
         if standing.p is None:
             return f"{ahead}; one seed cannot tell whether by chance."
         noise = "" if standing.next_beyond_noise else ", within noise"
-        return f"{ahead} ({p_in_words(standing.p)}{noise})."
+        return f"{ahead} ({format_p(standing.p)}{noise})."
     behind = f"{reference} is {standing.behind:.4f} behind {standing.first}"
     if standing.standard_error is None:
         return f"{behind}; one seed cannot tell whether by chance."
@@ -184,8 +156,48 @@ def difference_in_words(reference: str, standing: Standing) -> str:
     return f"{behind}, {'within' if standing.within_one_error else 'beyond'} {error}."
 
 
+def header(results: Results) -> list[str]:
+    return ["method", *(column_name(results, column) for column in results.columns)]
+
+
+def column_name(results: Results, column: Column) -> str:
+    source, n_bits = column
+    return f"{results.source(source).display_name}, {n_bits} bits"
+
+
+def row_title(row: TableRow) -> str:
+    return row.display_name if row.in_paper else f"*{row.display_name}*"
+
+
+def map_cell(cell: Cell, *, best: bool, n_seeds: int) -> str:
+    mean = f"{cell.map.mean:.4f}"
+    text = f"**{mean}**" if best else mean
+    if cell.map.deviation is not None:
+        text += f" ± {cell.map.deviation:.4f}"
+    if len(cell.maps) < n_seeds:
+        text += f" ({len(cell.maps)} of {n_seeds} seeds)"
+    if cell.published_map is not None and cell.published_difference is not None:
+        text += f"<br>{cell.published_map:.4f} ({signed(cell.published_difference)})"
+    return text
+
+
+def test_cell(test: PairedTest, p: float) -> str:
+    difference = signed(test.difference)
+    text = f"**{difference}**" if p < SIGNIFICANT else difference
+    return f"{text} ± {test.standard_error:.4f}<br>{format_p(p)}"
+
+
+def format_p(p: float) -> str:
+    """Format a p-value.
+
+    >>> format_p(0.0123), format_p(0.0000123)
+    ('p = 0.012', 'p < 0.001')
+    """
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
 def signed(number: float) -> str:
-    """With a sign and a real minus.
+    """Format a number with its sign and a true minus.
 
     >>> signed(-0.01234)
     '−0.0123'

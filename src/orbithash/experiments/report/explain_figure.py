@@ -1,4 +1,4 @@
-"""The picture of an explanation: the rank list above, what every pair weighs beneath."""
+"""The figure of an explanation: the ranked list above, the weight of every pair below."""
 
 from collections.abc import Mapping
 
@@ -9,23 +9,23 @@ from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 from matplotlib.patches import Rectangle
 from PIL import Image
 
-from orbithash.experiments.explain import Explanation, Item, Pair
+from orbithash.experiments.explain import Explanation, RankedImage, WeightedPair
 from orbithash.experiments.report.figure import INK, OKABE_ITO, PAPER
 
 RELATED, UNRELATED = OKABE_ITO[1], OKABE_ITO[0]
-BRACKETS = 3  # the heaviest swaps are drawn over the list
-LONGEST = 20  # characters of a label
+N_BRACKETS = 3  # number of pairs marked above the list, heaviest first
+MAX_LABEL = 20  # characters
 
 
-def heaviest(explanation: Explanation) -> list[Pair]:
-    """All pairs, by their weight under ΔAP."""
+def heaviest(explanation: Explanation) -> list[WeightedPair]:
+    """Return all pairs, by descending share of the weighted loss."""
     return sorted(explanation.pairs, key=lambda pair: -pair.weighted)
 
 
 def explanation_figure(
     explanation: Explanation, images: Mapping[int, Image.Image] | None = None
 ) -> Figure:
-    """Draw it; `images` are small pictures by row, for those that have one."""
+    """Draw an explanation; `images` are thumbnails by row, where available."""
     n_positives = sum(item.related for item in explanation.items)
     figure = Figure(figsize=(13, 5.9 + 0.36 * n_positives), layout="constrained", facecolor=PAPER)
     heights = (3.6, 1.6 + 0.36 * n_positives)
@@ -34,22 +34,22 @@ def explanation_figure(
         part.set_facecolor(PAPER)
     draw_list(top.add_subplot(), explanation, images or {})
     alone, weighted = bottom.subplots(1, 2)
-    most = max(max(pair.alone, pair.weighted) for pair in explanation.pairs) or 1.0
+    max_share = max(max(pair.alone, pair.weighted) for pair in explanation.pairs) or 1.0
     power = "hinge" + {1.0: "", 2.0: "²", 3.0: "³"}.get(
         explanation.gamma, f"^{explanation.gamma:g}"
     )
-    draw_pairs(alone, explanation, "alone", f"Share of the loss alone: {power}", most)
+    draw_pairs(alone, explanation, "alone", f"Share of the loss alone: {power}", max_share)
     draw_pairs(
-        weighted, explanation, "weighted", f"Share of the weighted loss: ΔAP · {power}", most
+        weighted, explanation, "weighted", f"Share of the weighted loss: ΔAP · {power}", max_share
     )
     return figure
 
 
 def draw_list(axes: Axes, explanation: Explanation, images: Mapping[int, Image.Image]) -> None:
-    """The items as boxes from the nearest on, and brackets over the heaviest swaps."""
+    """Draw the images as boxes, nearest first, with brackets over the heaviest pairs."""
     items = explanation.items
     axes.set_title(
-        f"Query {explanation.row}: {shortened(explanation.label)}\n",
+        f"Query {explanation.row}: {shorten(explanation.label)}\n",
         loc="left",
         color=INK,
         fontweight="bold",
@@ -67,14 +67,14 @@ def draw_list(axes: Axes, explanation: Explanation, images: Mapping[int, Image.I
     )
     for rank, item in enumerate(items, start=1):
         draw_item(axes, rank, item, images.get(item.row))
-    shown = [pair for pair in heaviest(explanation)[:BRACKETS] if pair.weighted > 0]
-    for place, pair in enumerate(sorted(shown, key=lambda p: abs(p.positive - p.negative))):
-        draw_bracket(axes, pair, place)
+    marked = [pair for pair in heaviest(explanation)[:N_BRACKETS] if pair.weighted > 0]
+    for level, pair in enumerate(sorted(marked, key=lambda p: abs(p.positive - p.negative))):
+        draw_bracket(axes, pair, level)
     axes.set(xlim=(0.3, len(items) + 0.7), ylim=(-1.75, 2.5))
     axes.set_axis_off()
 
 
-def draw_item(axes: Axes, rank: int, item: Item, image: Image.Image | None) -> None:
+def draw_item(axes: Axes, rank: int, item: RankedImage, image: Image.Image | None) -> None:
     colour = RELATED if item.related else UNRELATED
     axes.add_patch(
         Rectangle(
@@ -84,7 +84,7 @@ def draw_item(axes: Axes, rank: int, item: Item, image: Image.Image | None) -> N
             facecolor=PAPER,
             edgecolor=colour,
             linewidth=2.5,
-            # Not by colour alone.
+            # Distinguishable without colour too.
             linestyle="-" if item.related else (0, (2, 1.2)),
         )
     )
@@ -107,7 +107,7 @@ def draw_item(axes: Axes, rank: int, item: Item, image: Image.Image | None) -> N
     axes.text(
         rank + 0.1,
         -1.05,
-        shortened(item.label),
+        shorten(item.label),
         ha="right",
         va="top",
         rotation=25,
@@ -117,11 +117,11 @@ def draw_item(axes: Axes, rank: int, item: Item, image: Image.Image | None) -> N
     )
 
 
-def draw_bracket(axes: Axes, pair: Pair, place: int) -> None:
-    """A bracket from one of the two to the other, the shortest lowest."""
-    shift = 0.14 * (place - 1)  # several may end at the same item
+def draw_bracket(axes: Axes, pair: WeightedPair, level: int) -> None:
+    """Draw a bracket between the two images of a pair; level 0 is the lowest."""
+    shift = 0.14 * (level - 1)  # several may end at the same image
     left, right = (rank + shift for rank in sorted((pair.positive, pair.negative)))
-    height = 1.2 + 0.45 * place
+    height = 1.2 + 0.45 * level
     axes.plot([left, left, right, right], [0.85, height, height, 0.85], color=INK, linewidth=1.1)
     axes.plot([left, right], [0.85, 0.85], color=INK, linestyle="", marker="v", markersize=5)
     axes.text(
@@ -136,19 +136,21 @@ def draw_bracket(axes: Axes, pair: Pair, place: int) -> None:
     )
 
 
-def draw_pairs(axes: Axes, explanation: Explanation, share: str, title: str, most: float) -> None:
-    """Every related image against every unrelated one; misranked pairs have a frame."""
+def draw_pairs(
+    axes: Axes, explanation: Explanation, share: str, title: str, max_share: float
+) -> None:
+    """Draw every related image against every unrelated one; misranked pairs have a frame."""
     positives = list(dict.fromkeys(pair.positive for pair in explanation.pairs))
     negatives = list(dict.fromkeys(pair.negative for pair in explanation.pairs))
     values = np.array([getattr(pair, share) for pair in explanation.pairs])
     grid = values.reshape(len(positives), len(negatives))
-    axes.imshow(grid, cmap="Blues", vmin=0, vmax=most, aspect="auto")
+    axes.imshow(grid, cmap="Blues", vmin=0, vmax=max_share, aspect="auto")
     for pair, value in zip(explanation.pairs, values, strict=True):
-        at = (negatives.index(pair.negative), positives.index(pair.positive))
-        ink = PAPER if value > 0.6 * most else INK
-        axes.text(*at, f"{value:.1%}", ha="center", va="center", fontsize=8, color=ink)
+        position = (negatives.index(pair.negative), positives.index(pair.positive))
+        ink = PAPER if value > 0.6 * max_share else INK
+        axes.text(*position, f"{value:.1%}", ha="center", va="center", fontsize=8, color=ink)
         if pair.misranked:
-            corner = (at[0] - 0.46, at[1] - 0.45)
+            corner = (position[0] - 0.46, position[1] - 0.45)
             axes.add_patch(
                 Rectangle(corner, 0.92, 0.9, fill=False, edgecolor=UNRELATED, linewidth=1.8)
             )
@@ -164,10 +166,10 @@ def draw_pairs(axes: Axes, explanation: Explanation, share: str, title: str, mos
         spine.set_visible(False)
 
 
-def shortened(label: str) -> str:
-    """A label that has room.
+def shorten(label: str) -> str:
+    """Cut a label to `MAX_LABEL` characters.
 
-    >>> shortened("Black_footed_Albatross")
+    >>> shorten("Black_footed_Albatross")
     'Black_footed_Albatro…'
     """
-    return label if len(label) <= LONGEST else label[:LONGEST] + "…"
+    return label if len(label) <= MAX_LABEL else label[:MAX_LABEL] + "…"

@@ -6,16 +6,20 @@ from PIL import Image
 
 from feature_files import clouds
 from orbithash.data import read_features
-from orbithash.experiments.report.html import measured_times, render_report, used_versions
+from orbithash.experiments.report.examples import find_examples
 from orbithash.experiments.report.table_figures import table_figures
-from orbithash.experiments.tables.examples import find_examples
+from orbithash.experiments.report.table_report import (
+    render_table_report,
+    training_times,
+    version_counts,
+)
 from orbithash.experiments.tables.results import make_results
-from orbithash.experiments.tables.run import execute
-from orbithash.experiments.tables.sources import as_source
-from orbithash.experiments.tables.spec import as_choices, read_table
+from orbithash.experiments.tables.run import execute_run
+from orbithash.experiments.tables.sources import features_source
+from orbithash.experiments.tables.spec import parse_tuning_records, read_table
 from planned_runs import clouds_source, quick_runs
 
-CHOICES = as_choices(
+TUNING = parse_tuning_records(
     {
         "about": "The same number of trials for all.",
         "rows": {
@@ -36,15 +40,15 @@ def page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     sources = [with_images(folder / "images"), clouds_source(folder, "voc2007_clouds")]
     runs = [run for source in sources for run in quick_runs(source)]
-    finished = {run.key: execute(run, folder) for run in runs}
+    finished = {run.key: execute_run(run, folder) for run in runs}
     results = make_results(read_table("ablation"), runs, finished)
-    return render_report(
+    return render_table_report(
         results,
         table_figures(results, {}),
-        choices=CHOICES,
+        tuning=TUNING,
         examples=find_examples(results, runs, folder),
-        times=measured_times(runs, finished),
-        versions=used_versions(runs, folder),
+        times=training_times(runs, finished),
+        versions=version_counts(runs, folder),
     )
 
 
@@ -56,7 +60,7 @@ def with_images(folder):
     for path in arrays["paths"]:
         Image.new("RGB", (90, 60), "teal").save(folder / path)
     file = folder / "birds.npz"
-    return as_source("birds", file, read_features(file))
+    return features_source("birds", file, read_features(file))
 
 
 def test_the_table_has_our_figures_beside_the_printed_ones(page):

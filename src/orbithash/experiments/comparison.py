@@ -1,15 +1,14 @@
-"""What a comparison of methods found, before it becomes a table, a picture or a page."""
+"""Methods compared on one dataset: the scores of each, and all that repeats the comparison."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
-from orbithash.data import LabelledImages
+from orbithash.data import LabelledFeatures
 from orbithash.evaluation import Scores
-from orbithash.experiments.choosing import Trial
 from orbithash.experiments.tables.statistics import mean_bounds
 from orbithash.index import Neighbours
 
@@ -22,31 +21,43 @@ class Outcome:
     kind: Literal["deep", "shallow"]
     n_bits: int
     runs: tuple[Scores, ...]
-    neighbours: Neighbours  # of the first run, for every query
-    trials: tuple[Trial, ...] = ()  # by which a deep method's settings were chosen
+    neighbours: Neighbours  # of every query, by the first run
+    trials: tuple[Mapping[str, Any], ...] = ()  # that chose a deep method's settings
 
     @property
     def map(self) -> float:
-        """Mean over the runs."""
+        """The mean over the runs."""
         return float(np.mean([scores.map for scores in self.runs]))
 
     @property
     def map_spread(self) -> float:
-        """Standard deviation over the runs: differences below it say little."""
+        """The standard deviation over the runs."""
         return float(np.std([scores.map for scores in self.runs], ddof=min(1, len(self.runs) - 1)))
 
     @property
     def map_bounds(self) -> tuple[float, float]:
         return mean_bounds(self.runs)
 
+    def values(self) -> dict[str, object]:
+        return {
+            "method": self.method,
+            "kind": self.kind,
+            "n_bits": self.n_bits,
+            "map": self.map,
+            "map_spread": self.map_spread,
+            "map_bounds": self.map_bounds,
+            "trials": [dict(trial) for trial in self.trials],
+            "runs": [json.loads(scores.to_json()) for scores in self.runs],
+        }
+
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Methods compared on one dataset, and all that is needed to compare them again."""
+    """The outcomes of all methods, with the settings and versions that gave them."""
 
-    dataset: LabelledImages
+    dataset: LabelledFeatures
     outcomes: tuple[Outcome, ...]
-    skipped: tuple[str, ...]  # one line each: which method could not be run, and why
+    skipped: tuple[str, ...]  # methods that could not be run, each with the reason
     settings: Mapping[str, object]
     versions: Mapping[str, str]
 
@@ -64,33 +75,16 @@ class Comparison:
         return found[0] if found else None
 
     def to_json(self) -> str:
-        """Every figure of the comparison; the same comparison gives the same text."""
+        """Return every figure as JSON; the same comparison gives the same text."""
         split = self.dataset.split
+        parts = ("query", "database", "train", "validation")
         return json.dumps(
             {
                 "settings": dict(self.settings),
                 "versions": dict(self.versions),
-                "images": {
-                    "query": len(split.query),
-                    "database": len(split.database),
-                    "train": len(split.train),
-                    "validation": len(split.validation),
-                },
+                "images": {part: len(getattr(split, part)) for part in parts},
                 "skipped": list(self.skipped),
-                "outcomes": [_outcome_values(outcome) for outcome in self.outcomes],
+                "outcomes": [outcome.values() for outcome in self.outcomes],
             },
             indent=2,
         )
-
-
-def _outcome_values(outcome: Outcome) -> dict[str, object]:
-    return {
-        "method": outcome.method,
-        "kind": outcome.kind,
-        "n_bits": outcome.n_bits,
-        "map": outcome.map,
-        "map_spread": outcome.map_spread,
-        "map_bounds": outcome.map_bounds,
-        "trials": [{**asdict(trial.settings), "map": trial.map} for trial in outcome.trials],
-        "runs": [json.loads(scores.to_json()) for scores in outcome.runs],
-    }
