@@ -1,31 +1,33 @@
 import numpy as np
 import pytest
 
+from orbithash.kernels.hamming import as_words
 from orbithash.kernels.histograms import (
     BLOCK_WORDS,
-    PART,
-    TOGETHER,
+    MAX_QUERIES_PER_TASK,
+    PART_CODES,
     distance_histograms,
     graded_histograms,
     graded_histograms_reference,
 )
-from orbithash.kernels.popcount import as_words
 
 
 @pytest.mark.parametrize("n_bits", [4, 7, 8, 63, 64, 65, 127, 128, 255, 256, 300, 1024])
 def test_histograms_match_numpy_for_any_number_of_bits(n_bits):
-    assert_histograms_match(n_queries=TOGETHER + 1, n=1001, n_bits=n_bits, n_groups=5)
+    assert_histograms_match(n_queries=MAX_QUERIES_PER_TASK + 1, n=1001, n_bits=n_bits, n_groups=5)
 
 
 @pytest.mark.parametrize("n_bits", [16, 200])
-@pytest.mark.parametrize("n", [1, 2, 3, PART - 1, PART, PART + 1, BLOCK_WORDS, BLOCK_WORDS + 3])
+@pytest.mark.parametrize(
+    "n", [1, 2, 3, PART_CODES - 1, PART_CODES, PART_CODES + 1, BLOCK_WORDS, BLOCK_WORDS + 3]
+)
 def test_histograms_match_numpy_around_the_block_sizes(n, n_bits):
     assert_histograms_match(n_queries=2, n=n, n_bits=n_bits, n_groups=1 + n // 300)
 
 
 @pytest.mark.parametrize("n_bits", [16, 200])
 def test_histograms_match_numpy_where_each_image_is_a_group(n_bits):
-    assert_histograms_match(n_queries=3, n=PART + 5, n_bits=n_bits, n_groups=PART + 5)
+    assert_histograms_match(n_queries=3, n=PART_CODES + 5, n_bits=n_bits, n_groups=PART_CODES + 5)
 
 
 @pytest.mark.parametrize("n_bits", [64, 1024])

@@ -2,14 +2,14 @@ import numpy as np
 import pytest
 
 from orbithash.kernels.hamming import hamming_distances_reference
-from orbithash.kernels.nearest import TOGETHER, nearest, nearest_reference
+from orbithash.kernels.nearest import MAX_QUERIES_PER_TASK, nearest, nearest_reference
 from orbithash.kernels.wide_compare import L1_WORDS, LANES
 
 
 @pytest.mark.parametrize("n_bits", [4, 7, 8, 63, 64, 65, 128, 300, 1024])
 def test_the_nearest_match_a_stable_sort_for_any_number_of_bits(n_bits):
     queries, database = (
-        random_codes(TOGETHER + 1, n_bits, seed=0),
+        random_codes(MAX_QUERIES_PER_TASK + 1, n_bits, seed=0),
         random_codes(999, n_bits, seed=1),
     )
     assert_nearest_match(queries, database, k=10)
@@ -31,7 +31,7 @@ def test_the_nearest_are_found_when_each_item_is_nearer_than_the_last(k):
 @pytest.mark.parametrize("n_queries", [1, 3])
 @pytest.mark.parametrize("k", [1, 10, 1000])
 def test_few_queries_find_the_same_in_parts_of_the_database(n_queries, k, monkeypatch):
-    monkeypatch.setattr("orbithash.kernels.threads.SMALL_PART", 500)
+    monkeypatch.setattr("orbithash.kernels.threads.MIN_PART_CODES", 500)
     monkeypatch.setattr("orbithash.kernels.threads.get_num_threads", lambda: 7)
     database = random_codes(4321, 16, seed=1)
     assert_nearest_match(random_codes(n_queries, 16, seed=0), database, k)

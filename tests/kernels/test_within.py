@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from orbithash.kernels.popcount import as_words
+from orbithash.kernels.hamming import as_words
 from orbithash.kernels.wide_compare import L1_WORDS, LANES
 from orbithash.kernels.within import within_reference, within_words
 
@@ -24,7 +24,7 @@ def test_no_query_gets_no_answer():
 
 @pytest.mark.parametrize("n_queries", [1, 3])
 def test_few_queries_find_the_same_in_parts_of_the_database(n_queries, monkeypatch):
-    monkeypatch.setattr("orbithash.kernels.threads.SMALL_PART", 500)
+    monkeypatch.setattr("orbithash.kernels.threads.MIN_PART_CODES", 500)
     monkeypatch.setattr("orbithash.kernels.threads.get_num_threads", lambda: 7)
     database = random_codes(4321, 16, seed=1)
     assert_match(random_codes(n_queries, 16, seed=0), database, radius=6)

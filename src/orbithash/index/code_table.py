@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Int64, UInt8, UInt64
 
 from orbithash.codes import code_bytes
-from orbithash.kernels.popcount import WORD_BYTES, as_words
+from orbithash.kernels.hamming import WORD_BYTES, as_words
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,8 +23,8 @@ from orbithash.index.base import (
 )
 from orbithash.index.checks import check_k, check_radius, checked_ids, checked_items, not_there
 from orbithash.index.code_table import CodeTable, empty_table
+from orbithash.kernels.hamming import as_words
 from orbithash.kernels.nearest import nearest_words
-from orbithash.kernels.popcount import as_words
 from orbithash.kernels.within import within_words
 
 

@@ -8,13 +8,13 @@ from jaxtyping import UInt8
 from orbithash.index.base import Ball, IndexStats, Neighbours
 from orbithash.index.code_table import CodeTable
 from orbithash.index.memory import DerivedIndex
+from orbithash.kernels.hamming import as_words
 from orbithash.kernels.multi_index import (
-    HashedCodes,
-    nearest_hashed,
+    SubstringTables,
+    nearest_by_tables,
     substring_tables,
-    within_hashed,
+    within_by_tables,
 )
-from orbithash.kernels.popcount import as_words
 
 
 class MultiIndex(DerivedIndex):
@@ -31,20 +31,20 @@ class MultiIndex(DerivedIndex):
         self, table: CodeTable, codes: UInt8[np.ndarray, "queries bytes"], k: int
     ) -> Neighbours:
         """The k nearest of all items, ties cut in the order of ids."""
-        distances, positions = nearest_hashed(as_words(codes), self.built(table), k)
+        distances, positions = nearest_by_tables(as_words(codes), self.built(table), k)
         return Neighbours(ids=table.ids[positions], distances=distances.astype(np.int64))
 
     def balls(
         self, table: CodeTable, codes: UInt8[np.ndarray, "queries bytes"], radius: int
     ) -> list[Ball]:
         """All items within the radius."""
-        found = within_hashed(as_words(codes), self.built(table), radius)
+        found = within_by_tables(as_words(codes), self.built(table), radius)
         return [Ball(table.ids[positions], distances) for distances, positions in found]
 
-    def build(self, table: CodeTable) -> HashedCodes:
-        return HashedCodes(table.words, substring_tables(table.words, self.n_bits))
+    def build(self, table: CodeTable) -> SubstringTables:
+        return substring_tables(table.words, self.n_bits)
 
     def stats(self) -> IndexStats:
         stats, built = super().stats(), self._built
-        tables = 0 if built is None else built.structure.tables.nbytes
+        tables = 0 if built is None else built.structure.nbytes
         return replace(stats, memory_bytes=stats.memory_bytes + tables)
