@@ -99,7 +99,7 @@ def test_health_readiness_and_figures_for_prometheus(client):
 
 def test_a_server_whose_index_is_away_is_not_ready(tmp_path, monkeypatch):
     from orbithash.errors import ServerError
-    from orbithash.index.store.index import StoredIndex
+    from orbithash.index.store.stored_index import StoredIndex
 
     def away(self, *arguments):
         raise ServerError("no Milvus server answers at http://milvus.internal:19530")

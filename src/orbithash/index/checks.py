@@ -1,4 +1,4 @@
-"""Checks of the arguments of an engine, the same for all of them."""
+"""Checks of the arguments of search engines, the same for all of them."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ LARGEST_ID = 2**63 - 1
 def checked_items(
     ids: np.ndarray, codes: np.ndarray, metadata: Sequence[Metadata] | None, *, n_bits: int
 ) -> Int64[np.ndarray, " n"]:
-    """The ids as int64, or an error: each id once, for one code and one metadata."""
+    """Return the ids as int64; raise unless ids are unique, one for each code and metadata."""
     check_codes(codes, n_bits)
     ids = checked_ids(ids)
     if len(ids) != len(codes):
@@ -27,9 +27,7 @@ def checked_items(
     ordered = np.sort(ids)
     repeated = np.flatnonzero(ordered[1:] == ordered[:-1])
     if len(repeated):
-        raise InputError(
-            f"id {ordered[repeated[0]]} is given twice; every code needs an id of its own"
-        )
+        raise InputError(f"id {ordered[repeated[0]]} is given twice; give each code a different id")
     return ids
 
 
@@ -43,16 +41,16 @@ def checked_ids(ids: np.ndarray) -> Int64[np.ndarray, " n"]:
 
 
 def as_ids(numbers: Sequence[int]) -> Int64[np.ndarray, " n"]:
-    """Ids that somebody has written down, as an array."""
+    """Return ids that a user has written, as an array."""
     for number in numbers:
         if not -LARGEST_ID - 1 <= number <= LARGEST_ID:
-            raise InputError(f"{number} is no id, for ids are int64; ids are shown by search")
+            raise InputError(f"{number} is no id: ids are int64; search shows the ids")
     return np.array(numbers, dtype=np.int64)
 
 
-def free_id(identifier: int) -> int:
-    """The id behind all others, unless that would be past the largest."""
-    # The largest itself is never given out, for then no number could say what comes after it.
+def checked_next_id(identifier: int) -> int:
+    """Return the id after all others; raise if it would exceed the largest."""
+    # The largest id itself is never assigned, because no int64 could be the id after it.
     if identifier >= LARGEST_ID:
         raise NoIdsLeftError
     return identifier
@@ -68,5 +66,5 @@ def check_radius(radius: int) -> None:
         raise InputError(f"radius={radius}; ask for 0 bits or more")
 
 
-def not_there(identifier: int) -> InputError:
-    return InputError(f"there is no item with id {identifier}; ids are shown by search")
+def no_such_item(identifier: int) -> InputError:
+    return InputError(f"there is no item with id {identifier}; search shows the ids")

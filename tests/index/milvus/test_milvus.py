@@ -100,7 +100,7 @@ def test_the_wrong_kind_of_index_is_refused_with_the_right_address(
 ):
     client = FakeClient(made)
     package = SimpleNamespace(MilvusClient=client, MilvusException=RuntimeError)
-    monkeypatch.setattr("orbithash.index.milvus.index.import_pymilvus", lambda: package)
+    monkeypatch.setattr("orbithash.index.milvus.server.import_pymilvus", lambda: package)
     expected = nullcontext() if message is None else pytest.raises(InputError, match=message)
     with expected:
         open_index(f"{asked}:http://x:1/birds")
@@ -213,5 +213,5 @@ def test_a_missing_package_is_named_with_the_line_that_installs_it(engine, packa
     ["milvus:localhost/x", "milvus:http://localhost:19530", "milvus:http://localhost:19530/a-b"],
 )
 def test_an_address_that_cannot_be_one_is_refused(address):
-    with pytest.raises(InputError, match=r"write milvus:http|no name for a collection"):
+    with pytest.raises(InputError, match=r"write milvus:http|not a valid collection name"):
         open_index(address)

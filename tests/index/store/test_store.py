@@ -12,9 +12,9 @@ import pytest
 
 from orbithash.errors import CodeLengthError, DamagedIndexError, InputError, StorageError
 from orbithash.index import Metadata, Where, create_index, open_index
+from orbithash.index.store import creation
 from orbithash.index.store.database import FILE
-from orbithash.index.store.index import StoredIndex
-from orbithash.index.store import index as store
+from orbithash.index.store.stored_index import StoredIndex
 
 
 @pytest.fixture(scope="module")
@@ -287,7 +287,7 @@ def test_an_index_of_another_version_is_left_alone(folder):
 def test_what_orbithash_did_not_write_is_refused(tmp_path):
     with pytest.raises(InputError, match="there is no index"):
         open_index(tmp_path / "none")
-    with pytest.raises(InputError, match="is no index, for it holds no"):
+    with pytest.raises(InputError, match="is no index: it holds no"):
         open_index(tmp_path)
     with sqlite3.connect(tmp_path / FILE) as connection:
         connection.execute("CREATE TABLE t (a)")
@@ -344,21 +344,21 @@ def test_an_index_that_could_not_be_made_leaves_nothing(tmp_path, monkeypatch):
     def fail(connection, folder):
         raise StorageError("no room")
 
-    monkeypatch.setattr("orbithash.index.store.index.writing", fail)
+    monkeypatch.setattr("orbithash.index.store.creation.writing", fail)
     with pytest.raises(StorageError):
         create_index(tmp_path / "index.orbit", 16)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_of_two_that_make_the_same_index_the_second_is_told(tmp_path, monkeypatch):
-    target, write = tmp_path / "index.orbit", store.write_store
+    target, write = tmp_path / "index.orbit", creation.write_store
 
     def write_and_come_second(*arguments):
         write(*arguments)
-        monkeypatch.setattr(store, "write_store", write)
+        monkeypatch.setattr(creation, "write_store", write)
         create_index(target, 32).close()
 
-    monkeypatch.setattr(store, "write_store", write_and_come_second)
+    monkeypatch.setattr(creation, "write_store", write_and_come_second)
     with pytest.raises(InputError, match=r"index\.orbit exists; open it"):
         create_index(target, 16)
     with open_index(target) as index:

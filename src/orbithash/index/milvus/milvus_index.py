@@ -1,11 +1,10 @@
 """Milvus: codes and metadata in a collection of a server or cluster.
 
-Writes are upserts by id, so that one that is repeated after a failure changes nothing, and reads
-wait for all writes before them (consistency level "Strong").
+Writes are upserts by id, so repeating one after a failure changes nothing. Reads wait for all
+earlier writes (consistency level "Strong").
 """
 
 import json
-import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
@@ -14,11 +13,11 @@ import numpy as np
 from jaxtyping import Int64
 
 from orbithash.codes import check_codes, check_n_bits, code_bytes
-from orbithash.errors import CodeLengthError, IdInUseError, InputError, MissingExtraError
+from orbithash.errors import CodeLengthError, IdInUseError, InputError
 from orbithash.index.base import (
-    NOTHING_KNOWN,
+    NO_METADATA,
     Ball,
-    ClosedAfterwards,
+    ClosesOnExit,
     IndexStats,
     Items,
     Metadata,
@@ -30,19 +29,20 @@ from orbithash.index.checks import (
     check_radius,
     checked_ids,
     checked_items,
-    free_id,
-    not_there,
+    checked_next_id,
+    no_such_item,
 )
 from orbithash.index.milvus.encoder_parts import read_encoder, write_encoder
+from orbithash.index.milvus.rows import as_ball, as_row, filter_expression, row_metadata
 from orbithash.index.milvus.server import MilvusServer
 
-MOST = 16384  # rows that Milvus returns at once, and queries that it takes
-BATCH = 2000  # rows that are sent at once
+MAX_ROWS = 16384  # that Milvus returns at once; also its limit on queries
+BATCH_ROWS = 2000  # that are sent at once
 FORMAT = 1
 ALL_FIELDS = ["id", "code", "path", "source", "metadata"]
 
 
-class MilvusIndex(ClosedAfterwards):
+class MilvusIndex(ClosesOnExit):
     """A collection of a Milvus server, which compares the query with every code."""
 
     name: ClassVar[str] = "milvus"
@@ -56,17 +56,17 @@ class MilvusIndex(ClosedAfterwards):
         collection: str = "orbithash",
         encoder: bytes | None = None,
     ) -> None:
-        """Open a collection; with `n_bits`, make it if it is not there."""
-        self._server = MilvusServer(server, import_pymilvus())
+        """Open a collection; with `n_bits`, create it if it does not exist."""
+        self._server = MilvusServer(server)
         self.collection = collection
         if not self._server.has(collection):
             if n_bits is None:
                 raise InputError(
-                    f"there is no collection {collection!r} at {server}; make it with "
+                    f"there is no collection {collection!r} at {server}; create it with "
                     f"orbithash index … --out milvus:{server}/{collection}"
                 )
             self._create(n_bits, encoder)
-        self.n_bits = self._described()
+        self.n_bits = self._read_n_bits()
         if n_bits is not None and n_bits != self.n_bits:
             raise CodeLengthError(
                 f"{collection!r} exists, and its",
@@ -74,7 +74,7 @@ class MilvusIndex(ClosedAfterwards):
                 expected=code_bytes(n_bits),
                 n_bits=n_bits,
             )
-        self._check_kind()
+        self._check_index_type()
         self._server.make_searchable(collection, self.index_type, "code")
 
     def __len__(self) -> int:
@@ -92,107 +92,107 @@ class MilvusIndex(ClosedAfterwards):
     def update(
         self, ids: np.ndarray, codes: np.ndarray, metadata: Sequence[Metadata] | None = None
     ) -> None:
-        """Store items in the place of those with the same ids, if there are any."""
+        """Store items, replacing those with the same ids."""
         ids = checked_items(ids, codes, metadata, n_bits=self.n_bits)
-        for start in range(0, len(ids), BATCH):
+        for start in range(0, len(ids), BATCH_ROWS):
             rows = [
                 as_row(
                     int(ids[i]),
                     codes[i].tobytes(),
-                    NOTHING_KNOWN if metadata is None else metadata[i],
+                    NO_METADATA if metadata is None else metadata[i],
                 )
-                for i in range(start, min(start + BATCH, len(ids)))
+                for i in range(start, min(start + BATCH_ROWS, len(ids)))
             ]
             self._server.call("upsert", self.collection, rows)
 
     def remove(self, ids: np.ndarray) -> int:
-        """Forget these items; those that are not there do not matter. Returns how many were."""
+        """Remove items and return how many there were; unknown ids are ignored."""
         used = sorted(self._stored(checked_ids(ids)))
-        for start in range(0, len(used), BATCH):
-            self._server.call("delete", self.collection, ids=used[start : start + BATCH])
+        for start in range(0, len(used), BATCH_ROWS):
+            self._server.call("delete", self.collection, ids=used[start : start + BATCH_ROWS])
         return len(used)
 
     def get(self, ids: np.ndarray) -> Items:
-        """These items, in the order asked for."""
+        """Return these items, in this order."""
         ids = checked_ids(ids)
-        rows = {row["id"]: row for row in self._rows_of(ids, ALL_FIELDS)}
+        rows = {row["id"]: row for row in self._fetch(ids, ALL_FIELDS)}
         for identifier in ids.tolist():
             if identifier not in rows:
-                raise not_there(identifier)
+                raise no_such_item(identifier)
         return self._items([rows[identifier] for identifier in ids.tolist()])
 
     def search(self, codes: np.ndarray, k: int, where: Where | None = None) -> Neighbours:
-        """The k nearest items of each query; fewer columns when fewer are stored or admitted."""
+        """Return the k nearest items of each query; fewer columns if fewer are admitted."""
         check_codes(codes, self.n_bits)
         check_k(k)
-        condition = expression(where)
-        if k > MOST or len(codes) == 0:
+        condition = filter_expression(where)
+        if k > MAX_ROWS or len(codes) == 0:
             k = min(k, self._count(condition))
-        if k > MOST:
-            raise InputError(f"Milvus returns at most {MOST} neighbours of a query, not {k}")
+        if k > MAX_ROWS:
+            raise InputError(f"k={k}; Milvus returns at most {MAX_ROWS} neighbours of a query")
         if k == 0 or len(codes) == 0:
-            nothing = np.empty((len(codes), k), dtype=np.int64)
-            return Neighbours(ids=nothing, distances=nothing.copy())
+            empty = np.empty((len(codes), k), dtype=np.int64)
+            return Neighbours(ids=empty, distances=empty.copy())
         found = self._search(codes, k, condition, {})
-        most = max(len(ball.ids) for ball in found)
-        ids, distances = (np.full((len(codes), most), -1, dtype=np.int64) for _ in range(2))
+        n_columns = max(len(ball.ids) for ball in found)
+        ids, distances = (np.full((len(codes), n_columns), -1, dtype=np.int64) for _ in range(2))
         for query, ball in enumerate(found):
             ids[query, : len(ball.ids)] = ball.ids
             distances[query, : len(ball.ids)] = ball.distances
         return Neighbours(ids=ids, distances=distances)
 
     def within(self, codes: np.ndarray, radius: int, where: Where | None = None) -> list[Ball]:
-        """The items at most `radius` bits away from each query."""
+        """Return the items at most `radius` bits away from each query."""
         check_codes(codes, self.n_bits)
         check_radius(radius)
-        # Milvus's radius is the first distance that is too far.
-        balls = self._search(codes, MOST, expression(where), {"radius": radius + 1})
-        if any(len(ball.ids) == MOST for ball in balls):
+        # Milvus's radius is exclusive.
+        balls = self._search(codes, MAX_ROWS, filter_expression(where), {"radius": radius + 1})
+        if any(len(ball.ids) == MAX_ROWS for ball in balls):
             raise InputError(
-                f"{MOST} items or more are within {radius} bits, and Milvus returns no more; "
+                f"{MAX_ROWS} items or more are within {radius} bits, and Milvus returns no more; "
                 "ask for a smaller radius"
             )
         return balls
 
     def iterate(self, batch_size: int = 4096) -> Iterator[Items]:
-        """All items in the order of ids, some at a time."""
+        """Iterate over all items in the order of ids, in batches."""
         for rows in self._pages("", ALL_FIELDS, batch_size):
             yield self._items(rows)
 
     def known(self, source: str) -> dict[str, tuple[int, str]]:
-        """Id and stamp of everything that was indexed from a source, by path."""
+        """Return id and stamp of every item that was indexed from a source, by path."""
         condition = f"source == {json.dumps(source, ensure_ascii=False)}"
         return {
             row["path"]: (row["id"], row["metadata"]["stamp"])
-            for rows in self._pages(condition, ["id", "path", "metadata"], MOST // 4)
+            for rows in self._pages(condition, ["id", "path", "metadata"], MAX_ROWS // 4)
             for row in rows
         }
 
     def next_id(self) -> int:
-        """An id that is not in use, and neither is any above it."""
-        return free_id(self._highest_id() + 1)
+        """Return an id above all ids in use."""
+        return checked_next_id(self._highest_id() + 1)
 
     def encoder(self) -> bytes:
-        """The file of the encoder that made the codes, as it was given."""
+        """Return the file of the encoder that computed the codes."""
         return read_encoder(self._server, self.collection)
 
     def sample(self, n: int, *, seed: int) -> Items:
-        """So many items chosen at random, or all of them, in the order of ids."""
+        """Return n random items, or all if there are fewer, in the order of ids."""
         rng = np.random.default_rng(seed)
-        wanted, highest = min(n, len(self)), self._highest_id()
-        # Ids are numbers from 0 with few gaps, so guesses mostly hit.
-        guesses = rng.integers(0, max(highest, 0), min(4 * n, MOST), endpoint=True)
-        there = self._stored(np.unique(guesses))
-        if len(there) < wanted:
-            there = {row["id"] for rows in self._pages("", ["id"], MOST) for row in rows}
-        chosen = rng.choice(sorted(there), min(wanted, len(there)), replace=False)
-        rows = self._rows_of(np.sort(chosen.astype(np.int64)), ALL_FIELDS)
+        n_items, highest = min(n, len(self)), self._highest_id()
+        # Ids usually count from 0 with few gaps, so random ids mostly exist.
+        guesses = rng.integers(0, max(highest, 0), min(4 * n, MAX_ROWS), endpoint=True)
+        stored = self._stored(np.unique(guesses))
+        if len(stored) < n_items:
+            stored = {row["id"] for rows in self._pages("", ["id"], MAX_ROWS) for row in rows}
+        ids = rng.choice(sorted(stored), min(n_items, len(stored)), replace=False)
+        rows = self._fetch(np.sort(ids.astype(np.int64)), ALL_FIELDS)
         return self._items(sorted(rows, key=lambda row: row["id"]))
 
     def label_counts(self) -> dict[str, int]:
-        """How many items have each label; reads the metadata of all of them."""
+        """Return the number of items with each label; reads the metadata of all items."""
         counts: Counter[str] = Counter()
-        for rows in self._pages("", ["id", "metadata"], MOST // 4):
+        for rows in self._pages("", ["id", "metadata"], MAX_ROWS // 4):
             for row in rows:
                 counts.update(set(row["metadata"]["labels"]))
         return dict(sorted(counts.items()))
@@ -204,9 +204,9 @@ class MilvusIndex(ClosedAfterwards):
         self._server.close()
 
     def _highest_id(self) -> int:
-        # Items are numbered from 0, so only as many ids as items were removed are beyond the count.
+        # Ids count from 0: only as many ids as items were removed lie beyond the count.
         highest = len(self) - 1
-        for rows in self._pages(f"id > {highest}", ["id"], MOST):
+        for rows in self._pages(f"id > {highest}", ["id"], MAX_ROWS):
             highest = rows[-1]["id"]
         return highest
 
@@ -224,8 +224,8 @@ class MilvusIndex(ClosedAfterwards):
         )
         self._server.make_searchable(self.collection, self.index_type, "code")
 
-    def _described(self) -> int:
-        """The number of bits that the collection's description says."""
+    def _read_n_bits(self) -> int:
+        """Read the number of bits from the collection's description."""
         try:
             facts = json.loads(self._server.description(self.collection))
             version, n_bits = facts["orbithash"], int(facts["n_bits"])
@@ -240,20 +240,20 @@ class MilvusIndex(ClosedAfterwards):
             )
         return n_bits
 
-    def _check_kind(self) -> None:
-        """Raise if the collection was made by the other engine, which must search it too."""
-        made = self._server.index_type(self.collection)
-        if made in (None, self.index_type):
+    def _check_index_type(self) -> None:
+        """Raise if the collection was created by the other engine, which must also search it."""
+        created = self._server.index_type(self.collection)
+        if created in (None, self.index_type):
             return
-        place = f"{self._server.address}/{self.collection}"
-        kinds = {kind.index_type: kind.name for kind in (MilvusIndex, MilvusInvertedIndex)}
-        if made not in kinds:
+        url = f"{self._server.address}/{self.collection}"
+        engines = {kind.index_type: kind.name for kind in (MilvusIndex, MilvusInvertedIndex)}
+        if created not in engines:
             raise InputError(
-                f"the collection {self.collection!r} is indexed as {made}, which orbithash does "
+                f"the collection {self.collection!r} is indexed as {created}, which orbithash does "
                 "not search; give another name"
             )
         raise InputError(
-            f"{self.name}:{place} was made as {kinds[made]}; open it as {kinds[made]}:{place}"
+            f"{self.name}:{url} was made as {engines[created]}; open it as {engines[created]}:{url}"
         )
 
     def _count(self, condition: str) -> int:
@@ -261,42 +261,42 @@ class MilvusIndex(ClosedAfterwards):
         return int(rows[0]["count(*)"])
 
     def _stored(self, ids: Int64[np.ndarray, " n"]) -> set[int]:
-        return {row["id"] for row in self._rows_of(ids, ["id"])}
+        return {row["id"] for row in self._fetch(ids, ["id"])}
 
-    def _rows_of(self, ids: Int64[np.ndarray, " n"], fields: list[str]) -> Iterator[Any]:
-        for start in range(0, len(ids), BATCH):
-            wanted = ids[start : start + BATCH].tolist()
-            yield from self._server.query(self.collection, f"id in {wanted}", fields)
+    def _fetch(self, ids: Int64[np.ndarray, " n"], fields: list[str]) -> Iterator[Any]:
+        for start in range(0, len(ids), BATCH_ROWS):
+            batch = ids[start : start + BATCH_ROWS].tolist()
+            yield from self._server.query(self.collection, f"id in {batch}", fields)
 
     def _pages(self, condition: str, fields: list[str], size: int) -> Iterator[list[Any]]:
-        """All rows that meet a condition in the order of ids, which is Milvus's own."""
-        rows = self._server.query(self.collection, condition, fields, limit=min(size, MOST))
+        """Iterate over the rows that meet a condition; Milvus returns them in the order of ids."""
+        rows = self._server.query(self.collection, condition, fields, limit=min(size, MAX_ROWS))
         while rows:
             yield rows
             after = f"id > {rows[-1]['id']}"
             both = f"({condition}) and {after}" if condition else after
-            rows = self._server.query(self.collection, both, fields, limit=min(size, MOST))
+            rows = self._server.query(self.collection, both, fields, limit=min(size, MAX_ROWS))
 
     def _search(
         self, codes: np.ndarray, k: int, condition: str, parameters: dict[str, Any]
     ) -> list[Ball]:
         balls = []
-        for start in range(0, len(codes), MOST):
+        for start in range(0, len(codes), MAX_ROWS):
             found = self._server.call(
                 "search",
                 self.collection,
-                data=[code.tobytes() for code in codes[start : start + MOST]],
+                data=[code.tobytes() for code in codes[start : start + MAX_ROWS]],
                 anns_field="code",
                 filter=condition,
                 limit=k,
                 search_params={"metric_type": "HAMMING", "params": self.parameters() | parameters},
                 consistency_level="Strong",
             )
-            balls += [ball_of(hits) for hits in found]
+            balls += [as_ball(hits) for hits in found]
         return balls
 
     def parameters(self) -> dict[str, Any]:
-        """What Milvus's index wants to know of a search."""
+        """Return the search parameters of Milvus's index."""
         return {}
 
     def _items(self, rows: list[Any]) -> Items:
@@ -305,12 +305,12 @@ class MilvusIndex(ClosedAfterwards):
         return Items(
             np.array([row["id"] for row in rows], dtype=np.int64),
             codes.reshape(len(rows), n_bytes),
-            tuple(metadata_of(row) for row in rows),
+            tuple(row_metadata(row) for row in rows),
         )
 
 
 class MilvusInvertedIndex(MilvusIndex):
-    """A collection of a Milvus server whose codes are searched by clusters; approximate."""
+    """A collection of a Milvus server that is searched by clusters; approximate."""
 
     name = "milvus-ivf"
     index_type = "BIN_IVF_FLAT"
@@ -319,65 +319,5 @@ class MilvusInvertedIndex(MilvusIndex):
         return {"nprobe": 32}
 
 
-def as_row(identifier: int, code: bytes, metadata: Metadata) -> dict[str, Any]:
-    return {
-        "id": identifier,
-        "code": code,
-        "path": metadata.path,
-        "source": metadata.source,
-        "metadata": {
-            "labels": list(metadata.labels),
-            "stamp": metadata.stamp,
-            "fields": dict(metadata.fields),
-        },
-    }
-
-
-def metadata_of(row: Any) -> Metadata:
-    more = row["metadata"]
-    return Metadata(
-        path=row["path"],
-        labels=tuple(more["labels"]),
-        source=row["source"],
-        stamp=more["stamp"],
-        fields=more["fields"],
-    )
-
-
-def ball_of(hits: Any) -> Ball:
-    """What one query found, equal distances in the order of ids."""
-    pairs = sorted((round(hit["distance"]), hit["id"]) for hit in hits)
-    distances, ids = np.array(pairs, dtype=np.int64).reshape(-1, 2).T.copy()
-    return Ball(ids=ids, distances=distances)
-
-
-def expression(where: Where | None) -> str:
-    """A filter in Milvus's language, whose strings are written as in JSON.
-
-    >>> expression(Where(labels=("dog",), fields={"year": 2020}))
-    'json_contains_any(metadata["labels"], ["dog"]) and metadata["fields"]["year"] == 2020'
-    """
-    if where is None:
-        return ""
-    conditions = []
-    if where.labels:
-        labels = json.dumps(where.labels, ensure_ascii=False)
-        conditions.append(f'json_contains_any(metadata["labels"], {labels})')
-    for name, value in where.fields.items():
-        key, literal = (json.dumps(part, ensure_ascii=False) for part in (name, value))
-        conditions.append(f'metadata["fields"][{key}] == {literal}')
-    return " and ".join(conditions)
-
-
 def collection_exists(server: str, collection: str) -> bool:
-    return MilvusServer(server, import_pymilvus()).has(collection)
-
-
-def import_pymilvus() -> Any:
-    try:
-        import pymilvus
-    except ImportError:
-        raise MissingExtraError("milvus") from None
-    # It writes every error to the terminal, with a traceback, besides raising it.
-    logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
-    return pymilvus
+    return MilvusServer(server).has(collection)
