@@ -118,7 +118,7 @@ def test_queries_without_an_answer_are_counted_and_change_no_mean():
 def test_scoring_in_chunks_changes_nothing(monkeypatch, ties):
     split = random_split(16, several=True)
     whole = evaluate_codes(*split, n_bits=16, ties=ties, map_at=(5,))
-    monkeypatch.setattr(evaluate, "CHUNK", 1000)
+    monkeypatch.setattr(evaluate, "CHUNK_NUMBERS", 1000)
     chunked = evaluate_codes(*split, n_bits=16, ties=ties, map_at=(5,))
     assert chunked.map == pytest.approx(whole.map)
     assert chunked.map_at == pytest.approx(whole.map_at)
