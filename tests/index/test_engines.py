@@ -232,6 +232,57 @@ def test_an_id_can_be_added_once_only(make_index):
         index.get(np.array([3, 4]))
 
 
+def test_ids_are_assigned_if_none_are_given(make_index):
+    index, codes = make_index(16), random_codes(7, 16)
+    assigned = index.add(codes=codes[:2], metadata=[Metadata("a.jpg"), Metadata("b.jpg")])
+    assert assigned.dtype == np.int64
+    assert assigned.tolist() == [0, 1]
+    given = index.add(np.array([9, -4], dtype=np.int32), codes[2:4])
+    assert given.dtype == np.int64
+    assert given.tolist() == [9, -4]
+    assert index.add(codes=codes[4:]).tolist() == [10, 11, 12]
+    assert index.add(codes=codes[:0]).tolist() == []
+    assert index.next_id() == 13
+    stored = index.get(np.array([0, 1, 9, -4, 10, 11, 12]))
+    assert np.array_equal(stored.codes, codes)
+    assert [metadata.path for metadata in stored.metadata[:3]] == ["a.jpg", "b.jpg", ""]
+
+
+def test_negative_ids_are_never_assigned(make_index):
+    index, codes = make_index(16), random_codes(2, 16)
+    index.add([-7], codes[:1])
+    assert index.add(codes=codes[1:]).tolist() == [0]
+
+
+def test_codes_must_be_given(make_index):
+    index = make_index(16)
+    for arguments in ((), (random_codes(1, 16),)):
+        with pytest.raises(InputError, match=r"got no codes; call add\(codes=codes\)"):
+            index.add(*arguments)
+
+
+def test_lists_are_accepted_wherever_arrays_are(make_index):
+    index, codes = make_index(16), random_codes(5, 16)
+    rows = codes.tolist()
+    assert index.add([3, 1], rows[:2]).tolist() == [3, 1]
+    assert index.add(codes=list(codes[2:4])).tolist() == [4, 5]
+    index.update([1], [rows[4]])
+    assert np.array_equal(index.get([1, 3, 4]).codes, codes[[4, 0, 2]])
+    assert index.search([rows[4]], k=1).ids.tolist() == [[1]]
+    (ball,) = index.within([rows[4]], radius=0)
+    assert 1 in ball.ids
+    assert index.remove([]) == 0
+    assert index.remove([3, 99]) == 1
+    assert len(index.get([])) == 0
+    assert len(index) == 3
+
+
+@pytest.mark.parametrize("rows", [[[1, 256]], [[-1, 0]], [[0.5, 1.0]], [[1, 2], [3]], [1, 2], []])
+def test_lists_that_are_not_codes_are_refused(make_index, rows):
+    with pytest.raises(InputError, match="got codes"):
+        make_index(16).add(codes=rows)
+
+
 def test_what_does_not_belong_together_is_refused(make_index):
     index = make_index(16)
     with pytest.raises(InputError, match="got 2 ids for 1 codes"):

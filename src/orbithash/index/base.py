@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int64, UInt8
+from numpy.typing import ArrayLike
 
 from orbithash.errors import InputError
 
@@ -103,9 +104,10 @@ class IndexStats:
 class SearchEngine(Protocol):
     """Stores codes with metadata, and finds the codes nearest to a query by Hamming distance.
 
-    Ids are any int64. A search returns fewer than k columns if fewer items are stored or admitted.
-    An approximate engine may find fewer for some queries, whose rows then end in distance -1 and
-    id -1.
+    Ids are any int64. Arguments are arrays, or anything that numpy converts, such as lists.
+
+    A search returns fewer than k columns if fewer items are stored or admitted. An approximate
+    engine may find fewer for some queries, whose rows then end in distance -1 and id -1.
     """
 
     @property
@@ -115,35 +117,31 @@ class SearchEngine(Protocol):
 
     def add(
         self,
-        ids: Int64[np.ndarray, " n"],
-        codes: UInt8[np.ndarray, "n bytes"],
+        ids: ArrayLike | None = None,
+        codes: ArrayLike | None = None,
         metadata: Sequence[Metadata] | None = None,
-    ) -> None:
-        """Store items under ids that are not in use yet."""
+    ) -> Int64[np.ndarray, " n"]:
+        """Store items under ids that are not in use, by default the next ones; return the ids."""
 
     def update(
-        self,
-        ids: Int64[np.ndarray, " n"],
-        codes: UInt8[np.ndarray, "n bytes"],
-        metadata: Sequence[Metadata] | None = None,
+        self, ids: ArrayLike, codes: ArrayLike, metadata: Sequence[Metadata] | None = None
     ) -> None:
         """Store items, replacing those with the same ids."""
 
-    def remove(self, ids: Int64[np.ndarray, " n"]) -> int:
+    def remove(self, ids: ArrayLike) -> int:
         """Remove items and return how many there were; unknown ids are ignored."""
 
-    def get(self, ids: Int64[np.ndarray, " n"]) -> Items:
+    def get(self, ids: ArrayLike) -> Items:
         """Return these items, in this order."""
 
-    def search(
-        self, codes: UInt8[np.ndarray, "queries bytes"], k: int, where: Where | None = None
-    ) -> Neighbours:
+    def search(self, codes: ArrayLike, k: int, where: Where | None = None) -> Neighbours:
         """Return the k nearest items of each query."""
 
-    def within(
-        self, codes: UInt8[np.ndarray, "queries bytes"], radius: int, where: Where | None = None
-    ) -> list[Ball]:
+    def within(self, codes: ArrayLike, radius: int, where: Where | None = None) -> list[Ball]:
         """Return the items at most `radius` bits away from each query."""
+
+    def next_id(self) -> int:
+        """Return an id above all ids in use; raise NoIdsLeftError if there is none."""
 
     def iterate(self, batch_size: int = 4096) -> Iterator[Items]:
         """Iterate over all items in the order of ids, in batches."""
@@ -164,9 +162,6 @@ class Index(SearchEngine, Protocol):
 
     def known(self, source: str) -> dict[str, tuple[int, str]]:
         """Return id and stamp of every item that was indexed from a source, by path."""
-
-    def next_id(self) -> int:
-        """Return an id above all ids in use; raise NoIdsLeftError if there is none."""
 
     def encoder(self) -> bytes:
         """Return the file of the encoder that computed the codes."""

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Int64, UInt8
+from numpy.typing import ArrayLike
 
-from orbithash.codes import check_codes
+from orbithash.codes import as_codes
 from orbithash.errors import InputError, NoIdsLeftError
 from orbithash.index.base import Metadata
 
@@ -13,10 +14,10 @@ LARGEST_ID = 2**63 - 1
 
 
 def checked_items(
-    ids: np.ndarray, codes: np.ndarray, metadata: Sequence[Metadata] | None, *, n_bits: int
-) -> Int64[np.ndarray, " n"]:
-    """Return the ids as int64; raise unless ids are unique, one for each code and metadata."""
-    check_codes(codes, n_bits)
+    ids: ArrayLike, codes: ArrayLike | None, metadata: Sequence[Metadata] | None, *, n_bits: int
+) -> tuple[Int64[np.ndarray, " n"], UInt8[np.ndarray, "n bytes"]]:
+    """Return ids and codes as arrays; raise unless ids are unique, one for each code."""
+    codes = checked_codes(codes, n_bits)
     ids = checked_ids(ids)
     if len(ids) != len(codes):
         raise InputError(f"got {len(ids)} ids for {len(codes)} codes; give each code one id")
@@ -28,16 +29,25 @@ def checked_items(
     repeated = np.flatnonzero(ordered[1:] == ordered[:-1])
     if len(repeated):
         raise InputError(f"id {ordered[repeated[0]]} is given twice; give each code a different id")
-    return ids
+    return ids, codes
 
 
-def checked_ids(ids: np.ndarray) -> Int64[np.ndarray, " n"]:
-    if ids.ndim != 1 or ids.dtype.kind not in "iu" or not np.can_cast(ids.dtype, np.int64):
+def checked_ids(ids: ArrayLike) -> Int64[np.ndarray, " n"]:
+    array = np.asarray(ids)
+    if array.size == 0 and not hasattr(ids, "dtype"):
+        array = array.astype(np.int64)  # an empty list is float to numpy
+    if array.ndim != 1 or array.dtype.kind not in "iu" or not np.can_cast(array.dtype, np.int64):
         raise InputError(
-            f"got ids of shape {ids.shape} and type {ids.dtype}; give whole numbers that fit "
+            f"got ids of shape {array.shape} and type {array.dtype}; give whole numbers that fit "
             "int64, one for each code"
         )
-    return ids.astype(np.int64)
+    return array.astype(np.int64)
+
+
+def checked_codes(codes: ArrayLike | None, n_bits: int) -> UInt8[np.ndarray, "n bytes"]:
+    if codes is None:
+        raise InputError("got no codes; call add(codes=codes) or add(ids, codes)")
+    return as_codes(codes, n_bits)
 
 
 def as_ids(numbers: Sequence[int]) -> Int64[np.ndarray, " n"]:

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Int64, UInt8
+from numpy.typing import ArrayLike
 
-from orbithash.codes import check_codes, check_n_bits
+from orbithash.codes import as_codes, check_n_bits
 from orbithash.errors import IdInUseError
 from orbithash.index.base import (
     NO_METADATA,
@@ -21,8 +22,16 @@ from orbithash.index.base import (
     Neighbours,
     Where,
 )
-from orbithash.index.checks import check_k, check_radius, checked_ids, checked_items, no_such_item
+from orbithash.index.checks import (
+    check_k,
+    check_radius,
+    checked_ids,
+    checked_items,
+    checked_next_id,
+    no_such_item,
+)
 from orbithash.index.code_table import CodeTable, empty_table
+from orbithash.index.new_ids import add_under_new_ids
 
 
 class MemoryIndex(ClosesOnExit):
@@ -44,26 +53,32 @@ class MemoryIndex(ClosesOnExit):
         return len(self.table)
 
     def add(
-        self, ids: np.ndarray, codes: np.ndarray, metadata: Sequence[Metadata] | None = None
-    ) -> None:
-        """Store items under ids that are not in use yet."""
-        ids = checked_items(ids, codes, metadata, n_bits=self.n_bits)
+        self,
+        ids: ArrayLike | None = None,
+        codes: ArrayLike | None = None,
+        metadata: Sequence[Metadata] | None = None,
+    ) -> Int64[np.ndarray, " n"]:
+        """Store items under ids that are not in use, by default the next ones; return the ids."""
+        if ids is None:
+            return add_under_new_ids(self, codes, metadata)
+        ids, codes = checked_items(ids, codes, metadata, n_bits=self.n_bits)
         is_stored = self.table.positions(ids)[1]
         if is_stored.any():
             raise IdInUseError(int(ids[is_stored][0]))
         self.table = self.table.with_items(ids, codes)
         self._set_metadata(ids, metadata)
+        return ids
 
     def update(
-        self, ids: np.ndarray, codes: np.ndarray, metadata: Sequence[Metadata] | None = None
+        self, ids: ArrayLike, codes: ArrayLike, metadata: Sequence[Metadata] | None = None
     ) -> None:
         """Store items, replacing those with the same ids."""
-        ids = checked_items(ids, codes, metadata, n_bits=self.n_bits)
+        ids, codes = checked_items(ids, codes, metadata, n_bits=self.n_bits)
         self.table = self.table.without(ids).with_items(ids, codes)
         self._drop_metadata(ids)
         self._set_metadata(ids, metadata)
 
-    def remove(self, ids: np.ndarray) -> int:
+    def remove(self, ids: ArrayLike) -> int:
         """Remove items and return how many there were; unknown ids are ignored."""
         ids = checked_ids(ids)
         before = len(self)
@@ -71,7 +86,7 @@ class MemoryIndex(ClosesOnExit):
         self._drop_metadata(ids)
         return before - len(self)
 
-    def get(self, ids: np.ndarray) -> Items:
+    def get(self, ids: ArrayLike) -> Items:
         """Return these items, in this order."""
         ids = checked_ids(ids)
         positions, is_stored = self.table.positions(ids)
@@ -79,17 +94,21 @@ class MemoryIndex(ClosesOnExit):
             raise no_such_item(int(ids[~is_stored][0]))
         return self._items(positions)
 
-    def search(self, codes: np.ndarray, k: int, where: Where | None = None) -> Neighbours:
+    def search(self, codes: ArrayLike, k: int, where: Where | None = None) -> Neighbours:
         """Return the k nearest items of each query; fewer columns if fewer are admitted."""
-        check_codes(codes, self.n_bits)
+        codes = as_codes(codes, self.n_bits)
         check_k(k)
         return self._searcher(where).nearest(codes, k)
 
-    def within(self, codes: np.ndarray, radius: int, where: Where | None = None) -> list[Ball]:
+    def within(self, codes: ArrayLike, radius: int, where: Where | None = None) -> list[Ball]:
         """Return the items at most `radius` bits away from each query."""
-        check_codes(codes, self.n_bits)
+        codes = as_codes(codes, self.n_bits)
         check_radius(radius)
         return self._searcher(where).within(codes, radius)
+
+    def next_id(self) -> int:
+        """Return an id above all ids in use."""
+        return checked_next_id(max(0, int(self.table.ids[-1]) + 1) if len(self) else 0)
 
     def iterate(self, batch_size: int = 4096) -> Iterator[Items]:
         """Iterate over all items in the order of ids, in batches."""

@@ -3,19 +3,21 @@
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Int64, UInt8
+from jaxtyping import Int64
+from numpy.typing import ArrayLike
 
 from orbithash.errors import IdInUseError, NoIdsLeftError, StorageError
-from orbithash.index.base import Index, Metadata
-from orbithash.index.checks import LARGEST_ID
+from orbithash.index.base import Metadata, SearchEngine
+from orbithash.index.checks import LARGEST_ID, checked_codes
 
 MAX_ATTEMPTS = 20  # one fails only if another process adds between reading the id and writing
 
 
 def add_under_new_ids(
-    index: Index, codes: UInt8[np.ndarray, "n bytes"], metadata: Sequence[Metadata]
+    index: SearchEngine, codes: ArrayLike | None, metadata: Sequence[Metadata] | None = None
 ) -> Int64[np.ndarray, " n"]:
     """Add items under consecutive ids that were not in use, and return the ids."""
+    codes = checked_codes(codes, index.n_bits)
     if len(codes) == 0:
         return np.empty(0, dtype=np.int64)
     for _ in range(MAX_ATTEMPTS):

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int32, Int64, Shaped, UInt64
 from numpy.typing import ArrayLike
 
-from orbithash.codes import check_codes
+from orbithash.codes import as_codes
 from orbithash.errors import InputError
 from orbithash.kernels.hamming import as_words
 from orbithash.kernels.histograms import graded_histograms
@@ -69,9 +69,9 @@ def evaluate_codes(
     (0.75, (0.5, 1.0))
     """
     check_options(ties, map_at, precision_at)
-    query_codes, database_codes = np.asarray(query_codes), np.asarray(database_codes)
+    query_codes = as_codes(query_codes, n_bits, "query")
+    database_codes = as_codes(database_codes, n_bits, "database")
     for name, codes in (("query", query_codes), ("database", database_codes)):
-        check_codes(codes, n_bits, name)
         if not len(codes):
             raise InputError(
                 f"got no {name} codes; scores need at least one: check the split they come from"

@@ -1,6 +1,8 @@
 """Milvus beyond the contract: what goes along, what goes wrong, and what outlives a kill."""
 
+import ast
 import os
+import re
 import socket
 import sys
 import time
@@ -109,11 +111,40 @@ def test_the_wrong_kind_of_index_is_refused_with_the_right_address(
     assert client.indexed_as == ("BIN_IVF_FLAT" if made is None else made)
 
 
+def test_ids_are_assigned_after_the_highest_and_lists_are_accepted(monkeypatch):
+    client = FakeClient("BIN_FLAT")
+    package = SimpleNamespace(MilvusClient=client, MilvusException=RuntimeError)
+    monkeypatch.setattr("orbithash.index.milvus.server.import_pymilvus", lambda: package)
+    index = open_index("milvus:http://x:1/birds")
+    assert index.add(codes=[[0, 1, 2, 3], [4, 5, 6, 7]]).tolist() == [0, 1]
+    assert index.add([7], [[8, 9, 10, 11]]).tolist() == [7]
+    assert index.add(codes=np.zeros((1, 4), np.uint8)).tolist() == [8]
+    assert {i: list(row["code"]) for i, row in client.rows.items()} == {
+        0: [0, 1, 2, 3],
+        1: [4, 5, 6, 7],
+        7: [8, 9, 10, 11],
+        8: [0, 0, 0, 0],
+    }
+
+
 class FakeClient:
-    """As much of a client of Milvus as opening a collection needs."""
+    """The part of a Milvus client that opening a collection and adding to it need."""
 
     def __init__(self, indexed_as):
         self.indexed_as, self.loaded = indexed_as, False
+        self.rows = {}
+
+    def upsert(self, collection, rows, **options):
+        self.rows |= {row["id"]: row for row in rows}
+
+    def query(self, collection, *, filter, output_fields, **options):
+        if output_fields == ["count(*)"]:
+            return [{"count(*)": len(self.rows)}]
+        if filter.startswith("id in "):
+            wanted = ast.literal_eval(filter.removeprefix("id in "))
+            return [{"id": i} for i in sorted(self.rows) if i in wanted]
+        above = int(re.findall(r"-?\d+", filter)[-1])  # "id > 3", or "(id > 3) and id > 7"
+        return [{"id": i} for i in sorted(self.rows) if i > above]
 
     def __call__(self, address, **options):
         return self

@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Int64
+from numpy.typing import ArrayLike
 
-from orbithash.codes import check_codes, check_n_bits, code_bytes
+from orbithash.codes import as_codes, check_n_bits, code_bytes
 from orbithash.errors import CodeLengthError, IdInUseError, InputError
 from orbithash.index.base import (
     NO_METADATA,
@@ -35,6 +36,7 @@ from orbithash.index.checks import (
 from orbithash.index.milvus.encoder_parts import read_encoder, write_encoder
 from orbithash.index.milvus.rows import as_ball, as_row, filter_expression, row_metadata
 from orbithash.index.milvus.server import MilvusServer
+from orbithash.index.new_ids import add_under_new_ids
 
 MAX_ROWS = 16384  # that Milvus returns at once; also its limit on queries
 BATCH_ROWS = 2000  # that are sent at once
@@ -81,19 +83,25 @@ class MilvusIndex(ClosesOnExit):
         return self._count("")
 
     def add(
-        self, ids: np.ndarray, codes: np.ndarray, metadata: Sequence[Metadata] | None = None
-    ) -> None:
-        """Store items under ids that are not in use yet."""
-        ids = checked_items(ids, codes, metadata, n_bits=self.n_bits)
+        self,
+        ids: ArrayLike | None = None,
+        codes: ArrayLike | None = None,
+        metadata: Sequence[Metadata] | None = None,
+    ) -> Int64[np.ndarray, " n"]:
+        """Store items under ids that are not in use, by default the next ones; return the ids."""
+        if ids is None:
+            return add_under_new_ids(self, codes, metadata)
+        ids, codes = checked_items(ids, codes, metadata, n_bits=self.n_bits)
         if used := self._stored(ids):
             raise IdInUseError(next(i for i in ids.tolist() if i in used))
         self.update(ids, codes, metadata)
+        return ids
 
     def update(
-        self, ids: np.ndarray, codes: np.ndarray, metadata: Sequence[Metadata] | None = None
+        self, ids: ArrayLike, codes: ArrayLike, metadata: Sequence[Metadata] | None = None
     ) -> None:
         """Store items, replacing those with the same ids."""
-        ids = checked_items(ids, codes, metadata, n_bits=self.n_bits)
+        ids, codes = checked_items(ids, codes, metadata, n_bits=self.n_bits)
         for start in range(0, len(ids), BATCH_ROWS):
             rows = [
                 as_row(
@@ -105,14 +113,14 @@ class MilvusIndex(ClosesOnExit):
             ]
             self._server.call("upsert", self.collection, rows)
 
-    def remove(self, ids: np.ndarray) -> int:
+    def remove(self, ids: ArrayLike) -> int:
         """Remove items and return how many there were; unknown ids are ignored."""
         used = sorted(self._stored(checked_ids(ids)))
         for start in range(0, len(used), BATCH_ROWS):
             self._server.call("delete", self.collection, ids=used[start : start + BATCH_ROWS])
         return len(used)
 
-    def get(self, ids: np.ndarray) -> Items:
+    def get(self, ids: ArrayLike) -> Items:
         """Return these items, in this order."""
         ids = checked_ids(ids)
         rows = {row["id"]: row for row in self._fetch(ids, ALL_FIELDS)}
@@ -121,9 +129,9 @@ class MilvusIndex(ClosesOnExit):
                 raise no_such_item(identifier)
         return self._items([rows[identifier] for identifier in ids.tolist()])
 
-    def search(self, codes: np.ndarray, k: int, where: Where | None = None) -> Neighbours:
+    def search(self, codes: ArrayLike, k: int, where: Where | None = None) -> Neighbours:
         """Return the k nearest items of each query; fewer columns if fewer are admitted."""
-        check_codes(codes, self.n_bits)
+        codes = as_codes(codes, self.n_bits)
         check_k(k)
         condition = filter_expression(where)
         if k > MAX_ROWS or len(codes) == 0:
@@ -141,9 +149,9 @@ class MilvusIndex(ClosesOnExit):
             distances[query, : len(ball.ids)] = ball.distances
         return Neighbours(ids=ids, distances=distances)
 
-    def within(self, codes: np.ndarray, radius: int, where: Where | None = None) -> list[Ball]:
+    def within(self, codes: ArrayLike, radius: int, where: Where | None = None) -> list[Ball]:
         """Return the items at most `radius` bits away from each query."""
-        check_codes(codes, self.n_bits)
+        codes = as_codes(codes, self.n_bits)
         check_radius(radius)
         # Milvus's radius is exclusive.
         balls = self._search(codes, MAX_ROWS, filter_expression(where), {"radius": radius + 1})

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Int64, UInt8
+from numpy.typing import ArrayLike
 
-from orbithash.codes import MAX_BITS, MIN_BITS, check_codes
+from orbithash.codes import MAX_BITS, MIN_BITS, as_codes
 from orbithash.errors import DamagedIndexError, IdInUseError, InputError
 from orbithash.index.base import (
     NO_METADATA,
@@ -39,6 +40,7 @@ from orbithash.index.checks import (
 )
 from orbithash.index.code_table import CodeTable
 from orbithash.index.memory import MemoryIndex, TableSearcher
+from orbithash.index.new_ids import add_under_new_ids
 from orbithash.index.store.blocks import CodeBlocks
 from orbithash.index.store.creation import ENCODER
 from orbithash.index.store.database import connect, reading, writing
@@ -82,26 +84,32 @@ class StoredIndex(ClosesOnExit):
             return self._blocks.count()
 
     def add(
-        self, ids: np.ndarray, codes: np.ndarray, metadata: Sequence[Metadata] | None = None
-    ) -> None:
-        """Store items under ids that are not in use yet."""
-        ids = checked_items(ids, codes, metadata, n_bits=self.n_bits)
+        self,
+        ids: ArrayLike | None = None,
+        codes: ArrayLike | None = None,
+        metadata: Sequence[Metadata] | None = None,
+    ) -> Int64[np.ndarray, " n"]:
+        """Store items under ids that are not in use, by default the next ones; return the ids."""
+        if ids is None:
+            return add_under_new_ids(self, codes, metadata)
+        ids, codes = checked_items(ids, codes, metadata, n_bits=self.n_bits)
         with self._writing, writing(self._writer, self.folder):
             if used := self._writer_rows.stored(ids):
                 raise IdInUseError(used[0])
             self._insert(ids, codes, metadata)
+        return ids
 
     def update(
-        self, ids: np.ndarray, codes: np.ndarray, metadata: Sequence[Metadata] | None = None
+        self, ids: ArrayLike, codes: ArrayLike, metadata: Sequence[Metadata] | None = None
     ) -> None:
         """Store items, replacing those with the same ids."""
-        ids = checked_items(ids, codes, metadata, n_bits=self.n_bits)
+        ids, codes = checked_items(ids, codes, metadata, n_bits=self.n_bits)
         with self._writing, writing(self._writer, self.folder):
             used = np.array(self._writer_rows.stored(ids), dtype=np.int64)
             self._delete(used)
             self._insert(ids, codes, metadata)
 
-    def remove(self, ids: np.ndarray) -> int:
+    def remove(self, ids: ArrayLike) -> int:
         """Remove items and return how many there were; unknown ids are ignored."""
         ids = np.unique(checked_ids(ids))
         with self._writing, writing(self._writer, self.folder):
@@ -109,7 +117,7 @@ class StoredIndex(ClosesOnExit):
             self._delete(used)
         return len(used)
 
-    def get(self, ids: np.ndarray) -> Items:
+    def get(self, ids: ArrayLike) -> Items:
         """Return these items, in this order."""
         ids = checked_ids(ids)
         items = self._stored_items(ids)
@@ -117,15 +125,15 @@ class StoredIndex(ClosesOnExit):
             raise no_such_item(int(np.setdiff1d(ids, items.ids)[0]))
         return items
 
-    def search(self, codes: np.ndarray, k: int, where: Where | None = None) -> Neighbours:
+    def search(self, codes: ArrayLike, k: int, where: Where | None = None) -> Neighbours:
         """Return the k nearest items of each query; fewer columns if fewer are admitted."""
-        check_codes(codes, self.n_bits)
+        codes = as_codes(codes, self.n_bits)
         check_k(k)
         return self._searcher(where).nearest(codes, k)
 
-    def within(self, codes: np.ndarray, radius: int, where: Where | None = None) -> list[Ball]:
+    def within(self, codes: ArrayLike, radius: int, where: Where | None = None) -> list[Ball]:
         """Return the items at most `radius` bits away from each query."""
-        check_codes(codes, self.n_bits)
+        codes = as_codes(codes, self.n_bits)
         check_radius(radius)
         return self._searcher(where).within(codes, radius)
 
