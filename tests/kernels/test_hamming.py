@@ -51,11 +51,11 @@ def every_second_column(codes):
 
 
 @pytest.mark.parametrize("n_bytes", [2, 16])
-@pytest.mark.parametrize("given", [read_only, unaligned, every_second_column, np.asfortranarray])
-def test_codes_in_any_memory_are_compared_without_compiling_again(given, n_bytes):
+@pytest.mark.parametrize("layout", [read_only, unaligned, every_second_column, np.asfortranarray])
+def test_any_memory_layout_is_compared_without_compiling_again(layout, n_bytes):
     codes = np.random.default_rng(0).integers(0, 256, (9, n_bytes), dtype=np.uint8)
     expected = hamming_distances_reference(codes, codes)
     hamming_distances(codes, codes)
     compiled = len(fill_distances.__wrapped__.signatures)
-    np.testing.assert_array_equal(hamming_distances(given(codes), given(codes)), expected)
+    np.testing.assert_array_equal(hamming_distances(layout(codes), layout(codes)), expected)
     assert len(fill_distances.__wrapped__.signatures) == compiled
