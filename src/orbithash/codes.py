@@ -64,7 +64,7 @@ def unpack(codes: ArrayLike, n_bits: int) -> Bool[np.ndarray, "n bits"]:
 def as_codes(codes: ArrayLike, n_bits: int, name: str = "the") -> UInt8[np.ndarray, "n bytes"]:
     """Return codes of `n_bits` bits as an array; raise if they are not valid codes.
 
-    The numbers 0 to 255 in nested lists are bytes. `name` tells whose codes in error messages.
+    The numbers 0 to 255 in nested lists are bytes. `name` is their owner in messages.
 
     >>> as_codes([[144]], n_bits=4)
     array([[144]], dtype=uint8)
@@ -81,7 +81,7 @@ def as_codes(codes: ArrayLike, n_bits: int, name: str = "the") -> UInt8[np.ndarr
 
 
 def check_codes(codes: np.ndarray, n_bits: int, name: str = "the") -> None:
-    """Raise unless these are codes of `n_bits` bits; `name` tells whose in the message."""
+    """Raise unless these are codes of `n_bits` bits; `name` is their owner in messages."""
     check_n_bits(n_bits)
     if codes.ndim != 2 or codes.dtype != np.uint8:
         raise InputError(

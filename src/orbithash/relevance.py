@@ -42,7 +42,7 @@ def labels_in_common(
 
 
 def check_labels(labels: np.ndarray, n: int, name: str) -> Shaped[np.ndarray, "n *classes"]:
-    """Return labels of `n` images as int64 or bool; `name` tells whose labels in error messages."""
+    """Return labels of `n` images as int64 or bool; `name` is their owner in error messages."""
     if labels.ndim not in (1, 2) or labels.dtype.kind not in "biuf":
         raise InputError(
             f"got {name} labels of shape {labels.shape} and type {labels.dtype}; pass integers "

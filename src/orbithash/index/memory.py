@@ -123,7 +123,7 @@ class MemoryIndex(ClosesOnExit):
         """Do nothing: only memory is held."""
 
     def searcher(self, table: CodeTable) -> "CodeTable | TableSearcher":
-        """Return what searches a table.
+        """Return the searcher of a table.
 
         The table is an argument, so that the caller knows which state it searches even if other
         threads replace `self.table` meanwhile.
@@ -186,7 +186,7 @@ class DerivedIndex(MemoryIndex):
         self._building = threading.Lock()
 
     def searcher(self, table: CodeTable) -> CodeTable | TableSearcher:
-        """Return what searches a table; while one thread builds it, others wait."""
+        """Return the searcher of a table; while one thread builds it, others wait."""
         if len(table) == 0:
             return table
         with self._building:
@@ -197,4 +197,4 @@ class DerivedIndex(MemoryIndex):
 
     @abstractmethod
     def build(self, table: CodeTable) -> TableSearcher:
-        """Build what searches a table."""
+        """Build the searcher of a table."""

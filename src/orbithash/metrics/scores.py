@@ -64,7 +64,7 @@ class Scores:
             )
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise InputError(
-                f"got text that does not hold scores ({error!r}); pass what Scores.to_json wrote"
+                f"got text that does not hold scores ({error!r}); pass the output of Scores.to_json"
             ) from error
 
 

@@ -149,7 +149,7 @@ class CodeBlocks:
         return LoadedTable(CodeTable(self._n_bits, ids, words), versions)
 
     def _split_by_block(self, items: Block) -> Iterator[tuple[int | None, bool, Block]]:
-        """Split items by block: its lowest id (None if there are no blocks), is it the last."""
+        """Split items by block; yield its lowest id, if any, whether it is the last, its items."""
         firsts = self.firsts()
         # Ids before all blocks belong to the first one.
         numbers = np.maximum(np.searchsorted(firsts, items.ids, side="right") - 1, 0)

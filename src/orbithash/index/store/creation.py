@@ -52,7 +52,7 @@ def write_store(new: Path, n_bits: int, encoder: bytes | None) -> None:
 
 def creation_error(folder: Path, error: OSError) -> HashingError:
     """Translate an error of the file system into ours."""
-    # Another process has created it meanwhile; or its parent is a file, and it does not exist.
+    # Another process has created it meanwhile. If its parent is a file, it does not exist.
     if error.errno in (errno.EEXIST, errno.ENOTEMPTY) and folder.exists():
         return folder_exists(folder)
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):

@@ -140,18 +140,20 @@ def translated_errors(folder: Path) -> Iterator[None]:
 
 
 def operational_error(error: sqlite3.OperationalError, folder: Path) -> Exception:
-    kept = "nothing of this was stored, and all earlier items are unchanged"
+    unchanged = "nothing of this was stored, and all earlier items are unchanged"
     primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if primary == sqlite3.SQLITE_FULL:
-        return StorageError(f"the disk of {folder} is full; {kept}: free some space and try again")
+        return StorageError(
+            f"the disk of {folder} is full; {unchanged}: free some space and try again"
+        )
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StorageError(
-            f"another process has been writing to {folder} for {WAIT:.0f} s; {kept}: try again"
+            f"another process has been writing to {folder} for {WAIT:.0f} s; {unchanged}: try again"
         )
     if primary == sqlite3.SQLITE_IOERR:
-        return StorageError(f"cannot read or write {folder}: {error}; {kept}: check the disk")
+        return StorageError(f"cannot read or write {folder}: {error}; {unchanged}: check the disk")
     if primary in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
         return StorageError(
-            f"not allowed to write to {folder}: {error}; {kept}: check its permissions"
+            f"not allowed to write to {folder}: {error}; {unchanged}: check its permissions"
         )
     return DamagedIndexError(folder, str(error))

@@ -52,8 +52,8 @@ logger = logging.getLogger(__name__)
 class StoredIndex(ClosesOnExit):
     """Codes with metadata on disk, searched in memory by one of the engines.
 
-    Every change is one transaction: once the call returns, it survives the end of the process and
-    of the machine. Any number of processes may search meanwhile; each search sees the state at its
+    Every change is one transaction: once the call returns, it survives a crash of the process or of
+    the machine. Any number of processes may search meanwhile; each search sees the state at its
     start.
     """
 
