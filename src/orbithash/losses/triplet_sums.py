@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from orbithash.errors import InputError
-from orbithash.kernels import swaps as compiled
+from orbithash.kernels import triplets as compiled
 from orbithash.losses import swaps as plain
 from orbithash.losses.distances import compiled_for
 
