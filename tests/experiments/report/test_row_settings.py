@@ -36,4 +36,4 @@ def test_two_stages_are_listed_in_their_order(settings):
 def test_a_margin_that_grows_with_the_bits_is_shown_as_a_share(settings):
     _, rows = settings
     assert rows["triplet"].settings["margin"] == "0.0625 of the bits"
-    assert rows["hard-negative"].settings["margin"] == "0.0625 of the bits, then its own"
+    assert rows["hard-negative"].settings["margin"] == "0.0625 of the bits, then default"

@@ -51,7 +51,7 @@ def test_the_table_stands_between_the_marks_and_nothing_else_changes(folder):
     page = refreshed(PAGE, folder)
     assert "Nothing yet." not in page
     assert page.count("| Triplet | **0.8000** ± 0.1000") == 3
-    assert page.count("Of 2 columns Order-aware is first in 0") == 2
+    assert page.count("Order-aware is first in 0 of 2 columns") == 2
     assert page.count("### Order-aware against each method") == 1
     assert page.startswith("# Mine\n\n<!-- results of claim: short -->\n")
     assert "<!-- end of results -->\n\nbetween\n" in page
