@@ -53,9 +53,8 @@ def test_the_first_trial_has_the_defaults_and_the_best_is_written(tmp_path):
     written = tomllib.loads((tmp_path / "study" / "best.toml").read_text())["search"]
     assert written["trials"] == 3
     assert written["validation_map"] == dict(best.maps)
-    assert parse_tuning_records(
-        {"about": "", "rows": {"order-aware": written}}
-    ).rows  # can be copied to tuning.toml
+    # It can be copied to tuning.toml.
+    assert parse_tuning_records({"about": "", "rows": {"order-aware": written}}).rows
     listed = json.loads((tmp_path / "study" / "trials.json").read_text())["trials"]
     assert [trial["map"] for trial in listed] == [trial.map for trial in trials]
 
