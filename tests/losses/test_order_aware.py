@@ -7,7 +7,7 @@ from torch.testing import assert_close
 
 from literal_loss import literal_loss
 from orbithash.errors import InputError
-from orbithash.losses import LOSSES, OrderAwareTripletLoss, swaps, triplet_sums
+from orbithash.losses import LOSSES, OrderAwareTripletLoss, order_aware, triplet_tensors
 from orbithash.losses import distances as loss_distances
 
 PATHS = ["compiled", "plain"]
@@ -169,7 +169,7 @@ def test_plain_path_gives_the_same_in_many_chunks(take_path, monkeypatch, weight
     whole = value_and_gradient(lambda e: loss(e, labels), embeddings)
     take_path("plain")
     for chunk in (1, 20, 200):
-        monkeypatch.setattr(swaps, "CHUNK", chunk)
+        monkeypatch.setattr(triplet_tensors, "CHUNK", chunk)
         assert_close(value_and_gradient(lambda e: loss(e, labels), embeddings), whole)
 
 
@@ -303,9 +303,11 @@ def test_weights_are_those_of_the_example_in_the_documentation():
     """Relevance by rank 0 1 0 1: swapping the first two takes AP from 0.5 to 0.75."""
     hamming = torch.tensor([[1, 2, 3, 4]], dtype=torch.int16)
     grades = torch.tensor([[0, 1, 0, 1]], dtype=torch.int16)
-    places = swaps.places_in_lists(hamming, grades, None, torch.float64)
+    ranked = triplet_tensors.rank_items(hamming, grades, None, torch.float64)
     anchor, second, first = torch.tensor(0), torch.tensor(1), torch.tensor(0)
-    weight = swaps.swap_weights(places.take(anchor, second), places.take(anchor, first), "ap")
+    weight = triplet_tensors.swap_weights(
+        ranked.take(anchor, second), ranked.take(anchor, first), "ap"
+    )
     assert_close(weight.item(), 0.25)
 
 
@@ -386,8 +388,8 @@ def test_what_are_no_triplets_is_refused_with_a_reason(triplets, says):
         ({"ties": "stable"}, "ties must be one of distance, index, random; got 'stable'"),
         ({"weighting": "map"}, "weighting must be one of ap, ndcg, none"),
         ({"reduction": "average"}, "reduction must be one of sum, mean"),
-        ({"gamma": 0.5}, "gamma must be a number from 1 on"),
-        ({"gamma": float("nan")}, "gamma must be a number from 1 on"),
+        ({"gamma": 0.5}, "gamma must be finite and at least 1"),
+        ({"gamma": float("nan")}, "gamma must be finite and at least 1"),
         ({"margin": -1.0}, "margin must be a number of bits"),
     ],
 )
@@ -403,8 +405,8 @@ def take_path(monkeypatch):
     def take(path):
         monkeypatch.undo()
         if path == "plain":
-            for module in (triplet_sums, loss_distances):
-                monkeypatch.setattr(module, "compiled_for", lambda device: False)
+            for module in (order_aware, loss_distances):
+                monkeypatch.setattr(module, "uses_kernels", lambda device: False)
 
     return take
 

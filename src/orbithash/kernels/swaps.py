@@ -10,7 +10,7 @@ average precision by
 a term of the positive plus a term of the negative. So an anchor needs one sort and one walk along
 its list; what remains per triplet is a sum, a hinge and a product, in loops without a branch.
 
-`losses/swaps.py` says the same in plain tensor operations.
+`losses/triplet_tensors.py` says the same in plain tensor operations.
 """
 
 from typing import NamedTuple
