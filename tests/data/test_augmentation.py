@@ -3,7 +3,7 @@ import pytest
 from PIL import Image
 
 from image_files import noise, save
-from orbithash.data.augmentation import part_of, read_training_view
+from orbithash.data.augmentation import crop_box, read_training_view
 from orbithash.data.transforms import read_rgb
 from orbithash.errors import UnreadableImageError
 
@@ -55,7 +55,7 @@ def test_parts_are_warped_as_much_as_the_encoded_view_is(keep_shape, width_to_he
     for _ in range(500):
         left, top = rng.random(2)
         ratio = (4 / 3) ** rng.uniform(-1, 1)
-        x0, y0, x1, y1 = part_of(
+        x0, y0, x1, y1 = crop_box(
             (600, 200), area=0.25, ratio=ratio, left=left, top=top, keep_shape=keep_shape
         )
         assert 0 <= x0 < x1 <= 600
@@ -69,11 +69,11 @@ def test_no_part_is_decoded_with_fewer_pixels_than_it_is_shown_with(tmp_path, mo
     shown = []
 
     def watched(size, **options):
-        box = part_of(size, **options)
+        box = crop_box(size, **options)
         shown.append((size, min(box[2] - box[0], box[3] - box[1])))
         return box
 
-    monkeypatch.setattr("orbithash.data.augmentation.part_of", watched)
+    monkeypatch.setattr("orbithash.data.augmentation.crop_box", watched)
     rng = np.random.default_rng(0)
     for _ in range(40):
         read_training_view(path, crop=64, rng=rng)

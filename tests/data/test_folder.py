@@ -83,6 +83,6 @@ def test_a_folder_without_class_folders_is_refused(tmp_path):
         class_folders(tmp_path / "loose.png")
 
 
-def test_classes_of_one_or_two_images_leave_nothing_to_search_for(tmp_path):
-    with pytest.raises(InputError, match="no class of the 3 images has three"):
+def test_classes_of_one_or_two_images_have_no_query(tmp_path):
+    with pytest.raises(InputError, match="no class of the 3 images has at least three"):
         class_folders(empty_files(tmp_path, {"cat": 2, "dog": 1}))

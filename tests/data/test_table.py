@@ -7,7 +7,7 @@ from pyarrow import parquet
 
 from image_files import class_folder, voc_folder
 from orbithash.data import class_folders, image_table, write_image_table
-from orbithash.data.benchmarks.voc2007 import voc2007
+from orbithash.data.benchmarks.voc2007 import read_voc2007
 from orbithash.data.sources import open_source
 from orbithash.errors import InputError, MissingExtraError
 
@@ -33,9 +33,9 @@ def test_several_labels_become_a_column_per_class(tmp_path):
     assert pets.labels.tolist() == [[False, True, True], [True, False, False], [True, False, False]]
 
 
-def test_undivided_a_table_needs_no_image_to_search_for(tmp_path):
+def test_an_undivided_table_needs_no_queries(tmp_path):
     file = table(tmp_path, "path,labels\na.jpg,dog\nb.jpg,cat\n")
-    with pytest.raises(InputError, match="none can be searched for"):
+    with pytest.raises(InputError, match="no query can be chosen"):
         image_table(file)
     split = image_table(file, undivided=True).split
     assert [part.tolist() for part in (split.train, split.query, split.database)] == [[0, 1]] * 3
@@ -151,7 +151,7 @@ def test_a_class_whose_name_cannot_be_written_is_refused(tmp_path):
 
 
 def test_images_without_any_label_are_written_and_read(tmp_path):
-    things = voc2007(voc_folder(tmp_path / "VOC2007"))
+    things = read_voc2007(voc_folder(tmp_path / "VOC2007"))
     write_image_table(things, tmp_path / "split.csv")
     again = image_table(tmp_path / "split.csv")
     unlabelled = ~things.labels.any(axis=1)

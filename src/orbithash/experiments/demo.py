@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from orbithash.data import LabelledImages
-from orbithash.data.benchmarks.digits import digits
+from orbithash.data.benchmarks.digits import read_digits
 from orbithash.errors import InputError
 from orbithash.evaluation import Scores, evaluate_codes
 from orbithash.experiments.choosing import Trial, best_trial, grid, run_trials
@@ -61,7 +61,7 @@ def run_demo(
     """Compare all methods on handwritten digits; write `codes/`, `scores.json`, `report.html`."""
     settings = settings or DemoSettings()
     started = time.perf_counter()
-    dataset = digits(settings.seed)
+    dataset = read_digits(settings.seed)
     comparison = compare(folder / "codes", dataset, settings, progress=progress)
     progress("Write the report", 0, 1)
     (folder / "scores.json").write_text(comparison.to_json(), encoding="utf-8")

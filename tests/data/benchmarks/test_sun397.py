@@ -3,7 +3,7 @@ import pytest
 
 from image_files import sun_folder
 from orbithash.data import image_table, write_image_table
-from orbithash.data.benchmarks.sun397 import sun397
+from orbithash.data.benchmarks.sun397 import read_sun397
 from orbithash.data.sources import open_source
 from orbithash.errors import InputError
 
@@ -18,7 +18,7 @@ COUNTS = {
 
 def small_sun(folder, **options):
     """The protocol with ten images where the benchmark has five hundred."""
-    return sun397(
+    return read_sun397(
         folder, **({"more_than": 10, "queries_per_class": 2, "train_per_class": 8} | options)
     )
 
@@ -107,4 +107,4 @@ def test_what_is_missing_is_named(folder):
 
 def test_a_folder_with_too_few_large_categories_is_refused(folder):
     with pytest.raises(InputError, match=r"0 of 5 categories .* have more than 500 images"):
-        sun397(folder)
+        read_sun397(folder)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from image_files import voc_folder
-from orbithash.data.benchmarks.voc2007 import CLASSES, voc2007
+from orbithash.data.benchmarks.voc2007 import CLASSES, read_voc2007
 from orbithash.data.sources import open_source
 from orbithash.errors import InputError
 
@@ -26,7 +26,7 @@ def test_test_images_are_queries_trainval_the_database_and_only_train_trains(tmp
 
 
 def test_an_image_has_the_label_of_everything_on_it_that_is_not_only_difficult(tmp_path):
-    voc = voc2007(voc_folder(tmp_path))
+    voc = read_voc2007(voc_folder(tmp_path))
     assert voc.classes == CLASSES
     assert voc.labels.shape == (6, 20)
     assert labels_by_name(voc) == {
@@ -41,13 +41,13 @@ def test_an_image_has_the_label_of_everything_on_it_that_is_not_only_difficult(t
 
 def test_images_without_any_label_are_told_of(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
-        voc2007(voc_folder(tmp_path))
+        read_voc2007(voc_folder(tmp_path))
     assert "1 images show nothing but difficult objects" in caplog.text
 
 
 def test_labels_are_those_of_the_lists_for_one_class(tmp_path):
     # 1 has it, 0 shows it only as difficult, -1 has it not.
-    voc = voc2007(voc_folder(tmp_path))
+    voc = read_voc2007(voc_folder(tmp_path))
     lines = (tmp_path / "ImageSets/Main/chair_trainval.txt").read_text().split("\n")[:-1]
     for line in lines:
         image, answer = line.split()
@@ -56,15 +56,15 @@ def test_labels_are_those_of_the_lists_for_one_class(tmp_path):
 
 
 def test_lists_in_which_a_number_follows_the_image_are_read(tmp_path):
-    expected = voc2007(voc_folder(tmp_path)).split
+    expected = read_voc2007(voc_folder(tmp_path)).split
     (tmp_path / "ImageSets/Main/train.txt").write_text("000003 -1\n000001  1\n")
-    np.testing.assert_array_equal(voc2007(tmp_path).split.train, expected.train)
+    np.testing.assert_array_equal(read_voc2007(tmp_path).split.train, expected.train)
 
 
 @pytest.mark.parametrize("above", ["VOC2007", "VOCdevkit/VOC2007"])
 def test_the_devkit_may_be_given_by_a_folder_above(above, tmp_path):
     voc_folder(tmp_path / above)
-    voc = voc2007(tmp_path)
+    voc = read_voc2007(tmp_path)
     assert len(voc) == 6
     assert voc.root == tmp_path / above
 
@@ -82,12 +82,12 @@ def test_the_devkit_may_be_given_by_a_folder_above(above, tmp_path):
 def test_what_is_missing_is_named(missing, message, tmp_path):
     (voc_folder(tmp_path) / missing).unlink()
     with pytest.raises(InputError, match=message):
-        voc2007(tmp_path)
+        read_voc2007(tmp_path)
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"ImageSets/Main/train.txt is missing; .*VOCdevkit"):
-        voc2007(tmp_path)
+        read_voc2007(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -104,11 +104,11 @@ def test_a_folder_of_something_else_is_refused(tmp_path):
 def test_a_damaged_annotation_is_refused(text, message, tmp_path):
     (voc_folder(tmp_path) / "Annotations/000003.xml").write_text(text)
     with pytest.raises(InputError, match=message):
-        voc2007(tmp_path)
+        read_voc2007(tmp_path)
 
 
 def test_an_object_without_a_mark_is_not_difficult(tmp_path):
     # As in annotations of other years and tools, which leave the mark out.
     file = voc_folder(tmp_path) / "Annotations/000005.xml"
     file.write_text("<annotation><object><name> sofa\n</name></object></annotation>")
-    assert labels_by_name(voc2007(tmp_path))["JPEGImages/000005.jpg"] == {"sofa"}
+    assert labels_by_name(read_voc2007(tmp_path))["JPEGImages/000005.jpg"] == {"sofa"}

@@ -16,7 +16,7 @@ from orbithash.errors import InputError
 ADVICE = f"give the folder that CUB_200_2011.tgz from {HOMES['cub200_2011']} unpacks to"
 
 
-def cub200_2011(folder: Path) -> ImageFiles:
+def read_cub200_2011(folder: Path) -> ImageFiles:
     """CUB-200-2011, birds of 200 species: official training images train and are the database.
 
     The official test images are the queries.

@@ -11,7 +11,7 @@ TRAIN_PER_CLASS = 40
 VALIDATION_PER_CLASS = 40
 
 
-def digits(seed: int = 0) -> LabelledImages:
+def read_digits(seed: int = 0) -> LabelledImages:
     """1,797 handwritten digits of 8 × 8 pixels, from scikit-learn (UCI, Alpaydin and Kaynak 1998).
 
     Of each digit 40 images are queries and all others are the database. Training sees 40 per digit

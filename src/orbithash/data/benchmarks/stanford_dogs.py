@@ -20,7 +20,7 @@ ADVICE = (
 )
 
 
-def stanford_dogs(folder: Path) -> ImageFiles:
+def read_stanford_dogs(folder: Path) -> ImageFiles:
     """Stanford Dogs, 120 breeds: official training images train and are the database.
 
     The official test images are the queries. The folder that an image lies in is its breed.

@@ -18,7 +18,7 @@ from orbithash.errors import InputError
 ADVICE = f"give the folder SUN397 that SUN397.tar.gz from {HOMES['sun397']} unpacks to"
 
 
-def sun397(
+def read_sun397(
     folder: Path,
     *,
     more_than: int = 500,

@@ -33,7 +33,7 @@ CLASSES = (
 # fmt: on
 
 
-def voc2007(folder: Path) -> ImageFiles:
+def read_voc2007(folder: Path) -> ImageFiles:
     """PASCAL VOC 2007, 20 kinds of things: `trainval` is the database, of which `train` trains.
 
     The images of `test` are the queries. An image has the label of everything on it that is not

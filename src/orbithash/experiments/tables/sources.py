@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orbithash.data import ImageFiles, LabelledFeatures, LabelledImages, read_features
-from orbithash.data.augmentation import PARTS
+from orbithash.data.augmentation import CROP_SETTINGS
 from orbithash.data.benchmarks import BENCHMARKS
 from orbithash.data.sources import open_source
 from orbithash.encoders.extraction.extract import extract_features
@@ -124,7 +124,9 @@ def prepare(
 def digest_for_fine_tuning(images: ImageFiles, network: Network) -> str:
     with seeded(0):  # what begins from scratch
         start = load_photo_backbone(network.backbone, network.weights, to_train=True)
-    text = f"{digest_of_images(images)} {network.backbone} {digest_of_weights(start)} {PARTS}"
+    text = (
+        f"{digest_of_images(images)} {network.backbone} {digest_of_weights(start)} {CROP_SETTINGS}"
+    )
     return hashlib.sha256(text.encode()).hexdigest()
 
 
