@@ -35,7 +35,7 @@ def test_a_missing_image_is_named(tmp_path):
     [
         ("12 2", r"line 13 of .*labels.txt is '12 2'"),
         ("13", r"line 13 of .*labels.txt is '13'"),
-        ("13 2", "differ in 1 images, as that of id 13"),
+        ("13 2", "differ in 1 images, for example id 13"),
     ],
 )
 def test_a_damaged_table_is_refused(line, message, tmp_path):
@@ -45,7 +45,7 @@ def test_a_damaged_table_is_refused(line, message, tmp_path):
         read_cub200_2011(tmp_path)
 
 
-def test_a_label_that_is_no_number_is_refused(tmp_path):
+def test_a_label_that_is_not_a_number_is_refused(tmp_path):
     table = cub_folder(tmp_path) / "image_class_labels.txt"
     table.write_text(table.read_text().replace("1 3", "1 three", 1))
     with pytest.raises(InputError, match="'three'"):

@@ -15,7 +15,7 @@ def test_digits_are_1797_images_of_8_by_8_pixels_between_0_and_1():
     assert dataset.classes == tuple("0123456789")
 
 
-def test_queries_are_never_in_the_database_and_validation_never_trains():
+def test_queries_are_not_in_the_database_and_validation_images_not_in_training():
     split = read_digits(seed=3).split
     assert np.intersect1d(split.query, split.database).size == 0
     assert np.intersect1d(split.validation, split.train).size == 0
@@ -23,13 +23,13 @@ def test_queries_are_never_in_the_database_and_validation_never_trains():
     assert len(split.query) + len(split.database) == 1797
 
 
-def test_every_digit_has_as_many_queries_training_and_validation_images():
+def test_every_digit_has_40_queries_training_and_validation_images():
     dataset = read_digits()
     for part in (dataset.split.query, dataset.split.train, dataset.split.validation):
         assert np.bincount(dataset.labels[part]).tolist() == [40] * 10
 
 
-def test_the_seed_alone_decides_the_split():
+def test_the_split_depends_only_on_the_seed():
     first, again, other = (
         read_digits(seed=1).split,
         read_digits(seed=1).split,

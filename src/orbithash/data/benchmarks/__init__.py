@@ -1,4 +1,4 @@
-"""Datasets by name: benchmarks in the layout their authors publish, and one that comes along."""
+"""Datasets by name: benchmarks in their published layout, and one that is installed with us."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +10,7 @@ from orbithash.data.benchmarks.sun397 import read_sun397
 from orbithash.data.benchmarks.voc2007 import read_voc2007
 from orbithash.data.images import ImageFiles, LabelledImages
 
-# Read from the folder that its authors publish, written `name:folder`.
+# Read from a folder in the published layout; users write `name:folder`.
 BENCHMARKS: dict[str, Callable[[Path], ImageFiles]] = {
     "cub200_2011": read_cub200_2011,
     "stanford_dogs": read_stanford_dogs,
