@@ -98,7 +98,7 @@ def hold_out(
     share: float,
     *,
     seed: int,
-) -> tuple[Int64[np.ndarray, " rest"], Int64[np.ndarray, " held_out"]]:
+) -> tuple[Int64[np.ndarray, " train"], Int64[np.ndarray, " held_out"]]:
     """Return the positions that train and the positions that are held out, both sorted.
 
     The same share of every class is held out at random: at least one image, unless fewer than two
