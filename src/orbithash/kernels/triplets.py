@@ -11,7 +11,7 @@ Each case is a term of the positive plus a term of the negative. An anchor there
 and one pass over its list. Each triplet then costs a sum, a hinge and a product, in a loop without
 branches.
 
-`losses/swaps.py` computes the same in plain tensor operations, for other devices and as reference.
+`losses/triplet_tensors.py` computes the same in tensor operations, for other devices and reference.
 """
 
 from typing import NamedTuple
