@@ -1,6 +1,7 @@
 """What a newcomer relies on before any code runs."""
 
 import itertools
+import os
 import re
 import subprocess
 import sys
@@ -34,7 +35,7 @@ def test_the_lock_names_every_declared_dependency_and_no_torchvision():
     ("unwanted", "packages"),
     [
         ("torchvision", ("losses", "evaluation", "index", "hashers", "networks", "encoders")),
-        ("torchvision", ("training", "experiments.reproduce", "serve")),
+        ("torchvision", ("training", "experiments.tables.reproduce", "serve")),
         ("torch", ("codes", "relevance", "metrics", "evaluation", "index")),
     ],
 )
@@ -48,6 +49,30 @@ def test_these_packages_load_without(unwanted, packages):
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_examples_do_not_depend_on_the_modules_that_are_loaded(tmp_path):
+    (tmp_path / "loaded.py").write_text(f"numbers = {[7_000_000_000 + i for i in range(200)]}\n")
+    program = """
+import conftest
+from hypothesis import given, strategies
+
+@given(strategies.integers())
+def draw(number):
+    print(number)
+
+draw()
+"""
+    environment = os.environ | {
+        "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests'}:{tmp_path}",
+        "HYPOTHESIS_PROFILE": "same",
+    }
+    drawn = [
+        subprocess.check_output([sys.executable, "-c", start + program], env=environment)
+        for start in ("", "import loaded")
+    ]
+    assert drawn[0].count(b"\n") == 100
+    assert drawn[0] == drawn[1]
 
 
 def locked_versions():
