@@ -51,13 +51,14 @@ def assert_close(arrays, expected, *, rtol, atol):
 def alone_and_together(function, given, folder):
     """What one process writes, and each of two that share the work."""
     for count in (1, 2):
-        processes = [
-            call(function, environment, given, folder / f"{count}.{rank}.safetensors")
-            for rank, environment in enumerate(together(count))
-        ]
-        for process in processes:
-            process.join()
-            assert process.exitcode == 0
+        with together(count) as environments:
+            processes = [
+                call(function, environment, given, folder / f"{count}.{rank}.safetensors")
+                for rank, environment in enumerate(environments)
+            ]
+            for process in processes:
+                process.join()
+        assert [process.exitcode for process in processes] == [0] * count
     return [load_file(folder / f"{name}.safetensors") for name in ("1.0", "2.0", "2.1")]
 
 
@@ -77,13 +78,11 @@ def test_the_command_trains_with_two_processes_as_with_one(tmp_path):
             ),
         ]
         output = tmp_path / f"output{count}.txt"
-        processes = [
-            start(command, output=output, environment=environment)
-            for environment in together(count)
-        ]
-        for process in processes:
-            process.join()
-            assert process.exitcode == 0, output.read_text()
+        with together(count) as environments:
+            processes = [start(command, output=output, environment=each) for each in environments]
+            for process in processes:
+                process.join()
+        assert [process.exitcode for process in processes] == [0] * count, output.read_text()
         assert output.read_text().count("Next, score it") == 1
     one, two = (load_file(tmp_path / f"run{count}" / "model.safetensors") for count in (1, 2))
     assert_close(two, one, rtol=1e-4, atol=1e-6)
@@ -97,10 +96,10 @@ def test_all_processes_end_with_one_line_where_the_first_may_not_write(tmp_path)
     out.mkdir()
     (out / "thesis.txt").touch()
     command = ["train", str(source), "--bits", "8", "--out", str(out)]
-    environments = together(2)
-    processes = [start(command, output=output, environment=each) for each in environments]
-    for process in processes:
-        process.join()
+    with together(2) as environments:
+        processes = [start(command, output=output, environment=each) for each in environments]
+        for process in processes:
+            process.join()
     assert [process.exitcode for process in processes] == [2, 2]
     assert "Traceback" not in output.read_text()
     assert f"{out} exists" in output.read_text()
