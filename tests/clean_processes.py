@@ -51,9 +51,7 @@ def together(n_processes: int) -> Iterator[list[dict[str, str]]]:
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(reserved.getsockname()[1]),
         }
-        yield [
-            shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(n_processes)
-        ]
+        yield [shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(n_processes)]
 
 
 def run_command(
