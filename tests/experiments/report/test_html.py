@@ -6,14 +6,22 @@ from PIL import Image
 
 from feature_files import clouds
 from orbithash.data import read_features
-from orbithash.experiments.report.html import measured_times, render_report, used_versions
+from orbithash.experiments.report.html import (
+    measured_times,
+    render_report,
+    row_settings,
+    used_versions,
+    usual_settings,
+)
 from orbithash.experiments.report.table_figures import table_figures
 from orbithash.experiments.tables.examples import find_examples
 from orbithash.experiments.tables.results import make_results
 from orbithash.experiments.tables.run import execute
 from orbithash.experiments.tables.sources import as_source
 from orbithash.experiments.tables.spec import as_choices, read_table
+from orbithash.training import PRESETS
 from planned_runs import clouds_source, quick_runs
+from table_results import made_up_results
 
 CHOICES = as_choices(
     {
@@ -102,3 +110,36 @@ def test_settings_and_how_they_were_chosen_are_printed(page):
     assert page.count("as they stand") == 3
     assert "<b>learning_rate</b> 0.01" in page
     assert "torch" in page
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory):
+    source = clouds_source(tmp_path_factory.mktemp("source"))
+    results = made_up_results([source], "claim", bits=(16, 64))
+    return usual_settings(results), {row.row: row for row in row_settings(results)}
+
+
+def test_what_is_usual_is_said_once_and_rows_say_what_differs(settings):
+    usual, rows = settings
+    assert usual["learning_rate"] == PRESETS["default"].learning_rate
+    assert "learning_rate" not in rows["triplet"].settings
+    assert rows["order-aware-paper"].settings["learning_rate"] == "0.001"
+    assert rows["order-aware-paper"].settings["hidden"] == "0"
+
+
+def test_the_reduction_that_counts_is_shown(settings):
+    _, rows = settings
+    assert rows["order-aware"].settings["reduction"] == "active"
+    assert rows["order-aware-paper"].settings["reduction"] == "anchor"
+
+
+def test_two_stages_are_told_in_their_order(settings):
+    _, rows = settings
+    assert rows["hard-negative"].method == "triplet, then triplet-hard-negative"
+    assert rows["hard-negative"].settings["epochs"] == "1"  # half of two
+
+
+def test_a_margin_that_grows_with_the_bits_is_told_as_a_share(settings):
+    _, rows = settings
+    assert rows["triplet"].settings["margin"] == "0.0625 of the bits"
+    assert rows["hard-negative"].settings["margin"] == "0.0625 of the bits, then its own"
