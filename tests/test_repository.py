@@ -3,6 +3,7 @@
 import itertools
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -11,6 +12,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+# Test files in a package's folder that test several of its modules together.
+CROSS_CUTTING = {
+    *("commands", "train_images"),  # cli
+    *("registry", "engines", "durability"),  # hashers, index
+    *("resuming", "memory_use"),  # training
+    *("hostile_uploads", "milvus", "schema"),  # serve
+}
 
 
 def test_the_lock_holds_names_and_versions_only():
@@ -73,6 +81,23 @@ draw()
     ]
     assert drawn[0].count(b"\n") == 100
     assert drawn[0] == drawn[1]
+
+
+def test_every_test_file_is_named_after_what_it_tests():
+    for file in sorted((ROOT / "tests").glob("*/**/test_*.py")):
+        package = ROOT / "src/orbithash" / file.parent.relative_to(ROOT / "tests")
+        name = file.stem.removeprefix("test_")
+        is_known = name == package.name or (package / name).is_dir()
+        assert is_known or (package / f"{name}.py").exists() or name in CROSS_CUTTING, file
+
+
+def test_no_source_file_is_ignored_by_git():
+    if not (ROOT / ".git").exists() or not shutil.which("git"):
+        pytest.skip("not a clone of the repository, or no git")
+    git = ("git", "-c", "safe.directory=*")
+    command = [*git, "ls-files", "--others", "--ignored", "--exclude-standard", "src", "tests"]
+    ignored = subprocess.check_output(command, cwd=ROOT, text=True).splitlines()
+    assert [file for file in ignored if file.endswith(".py")] == []
 
 
 def locked_versions():
