@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from orbithash.index import Metadata, create_index, open_index
-from orbithash.serve.statistics import describe
+from orbithash.serve.routes.collection import compute_statistics
 from served_indexes import API, client_of, picture_index
 
 
-def test_the_figures_are_those_of_the_codes(client, place):
+def test_statistics_match_the_codes(client, index_path):
     stats = client.get(f"{API}/stats").json()
-    with open_index(place) as index:
+    with open_index(index_path) as index:
         (items,) = index.iterate()
     bits = np.unpackbits(items.codes, axis=1)
     assert (stats["count"], stats["n_bits"], stats["n_labels"]) == (12, 24, 3)
@@ -24,7 +24,7 @@ def test_the_figures_are_those_of_the_codes(client, place):
     assert stats["may_add"] is False
 
 
-def test_prometheus_is_told_the_items_and_no_methods_that_clients_invent(client):
+def test_metrics_count_items_and_ignore_invented_methods(client):
     for invented in ("M1", "m2", "get"):
         client.request(invented, f"{API}/stats")
     text = client.get("/metrics").text
@@ -32,21 +32,21 @@ def test_prometheus_is_told_the_items_and_no_methods_that_clients_invent(client)
     assert not re.search(r'method="(M1|m2|get)"', text)
 
 
-def test_what_a_search_needs_to_know_comes_by_itself(client):
+def test_about_is_a_subset_of_stats(client):
     about = client.get(f"{API}/about").json()
     stats = client.get(f"{API}/stats").json()
     assert about == {name: stats[name] for name in about}
     assert about["count"] == 12
 
 
-def test_an_item_is_in_one_pair_at_most(client):
+def test_an_item_is_in_at_most_one_pair(client):
     stats = client.get(f"{API}/stats").json()
     for pairs in (stats["nearest"], stats["farthest"]):
         ids = [pair[end]["id"] for pair in pairs for end in ("first", "second")]
         assert len(ids) == len(set(ids)) == 12
 
 
-def test_a_sample_is_random_and_the_same_for_the_same_seed(client):
+def test_sample_is_random_and_reproducible_by_seed(client):
     once, again = (client.get(f"{API}/sample?n=5&seed=3").json()["items"] for _ in range(2))
     assert once == again
     assert len({item["id"] for item in once}) == 5
@@ -56,32 +56,32 @@ def test_a_sample_is_random_and_the_same_for_the_same_seed(client):
 
 
 @pytest.mark.parametrize("n", [0, 1])
-def test_an_index_of_nothing_or_one_item_has_figures_too(tmp_path, n):
-    with create_index(tmp_path / "few.orbit", 12) as index:
+def test_statistics_of_an_index_with_zero_or_one_item(tmp_path, n):
+    with create_index(tmp_path / "small.orbit", 12) as index:
         index.add(np.arange(n), np.zeros((n, 2), np.uint8), [Metadata()] * n)
-    with client_of(tmp_path / "few.orbit") as client:
+    with client_of(tmp_path / "small.orbit") as client:
         stats = client.get(f"{API}/stats").json()
         assert (stats["count"], stats["nearest"], sum(stats["distances"])) == (n, [], 0)
         assert stats["takes_images"] is False
-        refused = client.post(f"{API}/search/image", files={"image": b"x"})
-        assert "no encoder" in refused.json()["detail"]
+        rejected = client.post(f"{API}/search/image", files={"image": b"x"})
+        assert "no encoder" in rejected.json()["detail"]
 
 
-def test_a_large_index_is_described_by_a_sample(tmp_path):
+def test_statistics_of_a_large_index_use_a_sample(tmp_path):
     rng = np.random.default_rng(0)
     with create_index(tmp_path / "large.orbit", 16) as index:
         codes = rng.integers(0, 256, (5000, 2), dtype=np.uint8)
         index.add(
             np.arange(5000), codes, [Metadata(labels=("a", "b")[: 1 + i % 2]) for i in range(5000)]
         )
-        found = describe(index)
-    assert len(found.sample) == 1000
-    assert found.labels == {"a": 5000, "b": 2500}
-    assert sum(found.distances) == 1000 * 999 // 2
-    assert np.argmax(found.distances) == 8
+        statistics = compute_statistics(index)
+    assert len(statistics.sample) == 1000
+    assert statistics.labels == {"a": 5000, "b": 2500}
+    assert sum(statistics.distances) == 1000 * 999 // 2
+    assert np.argmax(statistics.distances) == 8
 
 
-def test_health_readiness_and_figures_for_prometheus(client):
+def test_health_readiness_and_metrics(client):
     client.post(f"{API}/search", json={"id": 3})
     client.post(f"{API}/search", json={"id": 4711})
     client.get("/wp-admin/setup.php")
@@ -97,18 +97,18 @@ def test_health_readiness_and_figures_for_prometheus(client):
     assert "process_resident_memory_bytes" in text
 
 
-def test_a_server_whose_index_is_away_is_not_ready(tmp_path, monkeypatch):
+def test_server_with_an_unavailable_index_is_not_ready(tmp_path, monkeypatch):
     from orbithash.errors import ServerError
     from orbithash.index.store.index import StoredIndex
 
-    def away(self, *arguments):
-        raise ServerError("no Milvus server answers at http://milvus.internal:19530")
+    def unavailable(self, *arguments):
+        raise ServerError("no Milvus server responds at http://milvus.internal:19530")
 
     with client_of(picture_index(tmp_path)) as client:
-        monkeypatch.setattr(StoredIndex, "__len__", away)
-        monkeypatch.setattr(StoredIndex, "search", away)
+        monkeypatch.setattr(StoredIndex, "__len__", unavailable)
+        monkeypatch.setattr(StoredIndex, "search", unavailable)
         assert client.get("/health").status_code == 200
         assert client.get("/ready").status_code == 503
-        answer = client.post(f"{API}/search", json={"id": 1})
-        assert answer.status_code == 503
-        assert "milvus.internal" not in answer.text
+        response = client.post(f"{API}/search", json={"id": 1})
+        assert response.status_code == 503
+        assert "milvus.internal" not in response.text

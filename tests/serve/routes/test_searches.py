@@ -5,50 +5,51 @@ from PIL import Image
 from orbithash.errors import InputError
 from orbithash.index import open_index
 from orbithash.retrieval.query import answers
-from orbithash.serve.questions import Question, ask
+from orbithash.serve.queries import SearchQuery, find
+from orbithash.serve.settings import Limits, ServeSettings
 from served_indexes import API, as_base64, as_bytes, client_of, picture_index
 
 
 @pytest.fixture(scope="module")
-def stored(place):
-    with open_index(place) as index:
+def stored(index_path):
+    with open_index(index_path) as index:
         (items,) = index.iterate()
     return items
 
 
 def search(client, **request):
-    answer = client.post(f"{API}/search", json=request)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    response = client.post(f"{API}/search", json=request)
+    assert response.status_code == 200, response.text
+    return response.json()
 
 
-def test_an_item_finds_the_others_by_distance_and_not_itself(client, stored):
-    answer = search(client, id=5, k=6)
+def test_search_by_id_ranks_the_other_items_by_distance(client, stored):
+    response = search(client, id=5, k=6)
     distances = np.unpackbits(stored.codes ^ stored.codes[5], axis=1).sum(axis=1)
     expected = sorted((int(d), i) for i, d in enumerate(distances) if i != 5)[:6]
-    assert [(hit["distance"], hit["id"]) for hit in answer["hits"]] == expected
-    assert [hit["rank"] for hit in answer["hits"]] == [1, 2, 3, 4, 5, 6]
-    assert answer["query"]["item"]["id"] == 5
-    assert answer["query"]["code"] == stored.codes[5].tobytes().hex()
-    for hit in answer["hits"]:
+    assert [(hit["distance"], hit["id"]) for hit in response["hits"]] == expected
+    assert [hit["rank"] for hit in response["hits"]] == [1, 2, 3, 4, 5, 6]
+    assert response["query"]["item"]["id"] == 5
+    assert response["query"]["code"] == stored.codes[5].tobytes().hex()
+    for hit in response["hits"]:
         assert hit["matches"] == (hit["labels"] == ["1"])
         assert hit["code"] == stored.codes[hit["id"]].tobytes().hex()
         assert hit["name"] == f"{hit['labels'][0]}/{hit['id'] % 4}.png"
         assert hit["picture"] is True
 
 
-def test_an_uploaded_image_finds_its_own_code_first(client, place, stored):
-    content = (place.parent / "photos/1/2.png").read_bytes()
-    answer = client.post(f"{API}/search/image", files={"image": content}, data={"k": 3}).json()
-    assert answer["query"] == {"code": stored.codes[6].tobytes().hex(), "item": None}
-    assert answer["hits"][0]["distance"] == 0
-    assert [hit["matches"] for hit in answer["hits"]] == [None] * 3
-    assert answer["took"]["encoding"] > 0
+def test_search_by_uploaded_image_finds_its_code_first(client, index_path, stored):
+    content = (index_path.parent / "photos/1/2.png").read_bytes()
+    response = client.post(f"{API}/search/image", files={"image": content}, data={"k": 3}).json()
+    assert response["query"] == {"code": stored.codes[6].tobytes().hex(), "item": None}
+    assert response["hits"][0]["distance"] == 0
+    assert [hit["matches"] for hit in response["hits"]] == [None] * 3
+    assert response["took"]["encoding"] > 0
     again = search(client, image=as_base64(content), k=3)
-    assert again["hits"] == answer["hits"]
+    assert again["hits"] == response["hits"]
 
 
-def test_code_and_bits_of_an_item_find_it_too(client, stored):
+def test_search_by_code_equals_search_by_bits(client, stored):
     code = stored.codes[7]
     by_code = search(client, code=code.tobytes().hex(), k=12)
     bits = "".join(map(str, np.unpackbits(code)))
@@ -57,7 +58,7 @@ def test_code_and_bits_of_an_item_find_it_too(client, stored):
     assert 7 in [hit["id"] for hit in by_code["hits"] if hit["distance"] == 0]
 
 
-def test_radius_and_labels_narrow_the_search(client):
+def test_radius_and_labels_restrict_the_hits(client):
     everything = search(client, id=0, k=100)["hits"]
     assert len(everything) == 11
     limit = everything[4]["distance"]
@@ -68,21 +69,38 @@ def test_radius_and_labels_narrow_the_search(client):
     assert search(client, id=0, labels=["no such label"])["hits"] == []
 
 
-def test_a_batch_gives_the_answers_of_its_searches_in_their_order(client, stored, place):
-    image = as_base64((place.parent / "photos/0/1.png").read_bytes())
+def test_default_k_is_ten_and_a_radius_alone_returns_all_within_it(client, index_path):
+    content = (index_path.parent / "photos/1/2.png").read_bytes()
+
+    def n_hits(**options):
+        uploaded = client.post(f"{API}/search/image", files={"image": content}, data=options)
+        by_image = search(client, image=as_base64(content), **options)
+        assert uploaded.json()["hits"] == by_image["hits"]
+        return len(by_image["hits"])
+
+    assert n_hits() == 10
+    assert n_hits(radius=24) == 12
+    assert n_hits(radius=24, k=3) == 3
+    with client_of(index_path, ServeSettings(limits=Limits(rate=0, k=7))) as limited:
+        assert len(search(limited, id=0, radius=24)["hits"]) == 7
+        assert len(search(limited, id=0)["hits"]) == 7
+
+
+def test_batch_responses_equal_single_searches_in_order(client, stored, index_path):
+    image = as_base64((index_path.parent / "photos/0/1.png").read_bytes())
     searches = [
         {"id": 3, "k": 2},
         {"image": image, "k": 2},
         {"code": stored.codes[9].tobytes().hex(), "labels": ["2"]},
         {"id": 8, "k": 4, "radius": 7},
     ]
-    answers = client.post(f"{API}/search/batch", json={"searches": searches}).json()["answers"]
-    for answer, request in zip(answers, searches, strict=True):
-        assert answer["hits"] == search(client, **request)["hits"]
+    batch = client.post(f"{API}/search/batch", json={"searches": searches}).json()["answers"]
+    for response, request in zip(batch, searches, strict=True):
+        assert response["hits"] == search(client, **request)["hits"]
 
 
 @pytest.mark.parametrize(
-    ("request_", "says"),
+    ("request_", "reason"),
     [
         ({}, "exactly one of image, id, code, bits; got 0"),
         ({"id": 1, "code": "00ff00"}, "exactly one of image, id, code, bits; got 2"),
@@ -100,21 +118,21 @@ def test_a_batch_gives_the_answers_of_its_searches_in_their_order(client, stored
         ({"id": 1, "labels": "1"}, "labels: "),
     ],
 )
-def test_what_cannot_be_asked_is_refused_in_one_sentence(client, request_, says):
-    answer = client.post(f"{API}/search", json=request_)
-    assert answer.status_code == 422
-    assert says in answer.json()["detail"]
+def test_invalid_searches_are_rejected_with_a_reason(client, request_, reason):
+    response = client.post(f"{API}/search", json=request_)
+    assert response.status_code == 422
+    assert reason in response.json()["detail"]
 
 
-def test_an_id_that_is_not_there_is_not_found(client):
-    answer = client.post(f"{API}/search", json={"id": 4711})
-    assert answer.status_code == 404
-    assert "4711" in answer.json()["detail"]
+def test_unknown_id_is_404(client):
+    response = client.post(f"{API}/search", json={"id": 4711})
+    assert response.status_code == 404
+    assert "4711" in response.json()["detail"]
 
 
-def test_what_others_remove_during_a_search_is_left_out(place):
+def test_items_removed_during_a_search_are_left_out(index_path):
     class Shrinking:
-        """An index from which something is removed after each search."""
+        """An index from which items disappear after each search."""
 
         def __init__(self, index):
             self._index, self._gone = index, set()
@@ -132,28 +150,30 @@ def test_what_others_remove_during_a_search_is_left_out(place):
                 raise InputError(f"no item {min(gone)}")
             return self._index.get(ids)
 
-    with open_index(place) as index:
+    with open_index(index_path) as index:
         shrinking = Shrinking(index)
-        (reply,) = ask(shrinking, [Question(k=6, id=5)])
-        whole = [found.id for found in ask(index, [Question(k=6, id=5)])[0].found]
-        assert [found.id for found in reply.found] == [i for i in whole if i not in shrinking._gone]
+        ids, complete = (
+            [item.id for item, _ in find(each, [SearchQuery(k=6, id=5)])[0].hits]
+            for each in (shrinking, index)
+        )
+        assert ids == [i for i in complete if i not in shrinking._gone]
         shrinking._gone = set()
-        (answer,) = answers(shrinking, like=[5], k=6)
-        assert [hit.rank for hit in answer.hits] == list(range(1, len(reply.found) + 1))
+        (response,) = answers(shrinking, like=[5], k=6)
+        assert [hit.rank for hit in response.hits] == list(range(1, len(ids) + 1))
 
 
-def test_a_stray_bit_behind_the_code_is_refused(tmp_path):
+def test_padding_bits_must_be_zero(tmp_path):
     with client_of(picture_index(tmp_path, classes=1, n_bits=12)) as client:
-        answer = client.post(f"{API}/search", json={"code": "fff1"})
-        assert answer.status_code == 422
+        response = client.post(f"{API}/search", json={"code": "fff1"})
+        assert response.status_code == 422
         assert client.post(f"{API}/search", json={"code": "fff0"}).status_code == 200
 
 
-def test_the_same_picture_in_another_format_is_read_as_well(client):
+def test_all_lossless_formats_give_the_same_code(client):
     image = Image.new("RGB", (30, 20), "teal")
     codes = set()
-    for kind in ("PNG", "BMP", "GIF", "TIFF", "WEBP"):
-        options = {"lossless": True} if kind == "WEBP" else {}
-        files = {"image": as_bytes(image, kind, **options)}
+    for image_format in ("PNG", "BMP", "GIF", "TIFF", "WEBP"):
+        options = {"lossless": True} if image_format == "WEBP" else {}
+        files = {"image": as_bytes(image, image_format, **options)}
         codes.add(client.post(f"{API}/search/image", files=files).json()["query"]["code"])
     assert len(codes) == 1
