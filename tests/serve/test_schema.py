@@ -16,19 +16,19 @@ schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not i
 
 
 @pytest.fixture(scope="module")
-def described(place):
+def described(index_path):
     with (
-        live_server(place, with_keys()) as server,
-        urlopen(server.address + "openapi.json", timeout=120) as response,
+        live_server(index_path, with_keys()) as server,
+        urlopen(server.address + "openapi.json", timeout=600) as response,
     ):
         return json.load(response)
 
 
 @pytest.mark.hypothesis
 @pytest.mark.parametrize("mode", list(schemathesis.GenerationMode))
-def test_no_request_gets_a_5xx_or_shows_internals(place, tmp_path, mode):
+def test_no_request_gets_a_5xx_or_shows_internals(index_path, tmp_path, mode):
     # A copy: requests add and remove items.
-    index = shutil.copytree(place, tmp_path / place.name)
+    index = shutil.copytree(index_path, tmp_path / index_path.name)
     n_operations = n_calls = 0
     with live_server(index, with_keys()) as server:
         api = schemathesis.openapi.from_url(server.address + "openapi.json")
@@ -45,7 +45,7 @@ def test_no_request_gets_a_5xx_or_shows_internals(place, tmp_path, mode):
             def check(case):
                 nonlocal n_calls
                 n_calls += 1
-                response = case.call(headers=bearer(WRITE_KEY), timeout=120)
+                response = case.call(headers=bearer(WRITE_KEY), timeout=600)
                 # Bytes, not text: some responses are images.
                 assert response.status_code < 500, response.content
                 assert not re.search(rb"Traceback|site-packages|/tmp/", response.content)
