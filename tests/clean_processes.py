@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 SOURCES = Path(__file__).parents[1] / "src"
 PRELOADED = ["orbithash.cli", "orbithash.training", "orbithash.evaluation"]
 
@@ -29,12 +31,13 @@ def start(
 
 def call(function: Callable[..., None], *arguments: object):
     """Begin a function of an importable module in a process of its own."""
-    # The server imports what is preloaded before it learns of pytest's paths.
-    os.environ["PYTHONPATH"] = f"{SOURCES}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
     process = context.Process(target=function, args=arguments)
-    process.start()
+    # The server imports what is preloaded before it learns of pytest's paths.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(SOURCES), prepend=os.pathsep)
+        process.start()
     return process
 
 
