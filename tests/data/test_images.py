@@ -13,30 +13,7 @@ def images(n: int) -> np.ndarray:
     return np.zeros((n, 1, 8, 8), dtype=np.float32)
 
 
-def test_training_images_may_be_in_the_database():
-    split = Split(train=rows(0, 1), query=rows(4), database=rows(0, 1, 2))
-    assert len(split.validation) == 0
-
-
-@pytest.mark.parametrize("part", ["train", "query"])
-def test_validation_images_may_be_neither_training_images_nor_queries(part):
-    parts = {"train": rows(0), "query": rows(1), "database": rows(0, 2), "validation": rows(2)}
-    parts[part] = rows(2)
-    with pytest.raises(InputError, match=f"1 validation images are {part} images too"):
-        Split(**parts)
-
-
-def test_a_part_without_images_is_refused():
-    with pytest.raises(InputError, match="no query images"):
-        Split(train=rows(0), query=rows(), database=rows(0))
-
-
-def test_a_row_named_twice_is_refused():
-    with pytest.raises(InputError, match="some database images twice"):
-        Split(train=rows(0), query=rows(1), database=rows(2, 2))
-
-
-def test_rows_of_a_split_must_exist():
+def test_a_split_must_number_images_that_exist():
     split = Split(train=rows(0), query=rows(1), database=rows(7))
     with pytest.raises(InputError, match="database rows go from 7 to 7, but there are 3 images"):
         LabelledImages(images(3), np.array([0, 1, 0]), ("a", "b"), split)
