@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,16 +26,22 @@ class LiveServer:
 
     def start(self) -> None:
         self._thread.start()
-        deadline = time.monotonic() + 30
-        while not self._server.started:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: self._server.started)
 
     def stop(self) -> None:
         self._server.should_exit = True
 
+    @property
+    def n_connections(self) -> int:
+        return len(self._server.server_state.connections)
+
+    @property
+    def n_requests(self) -> int:
+        """Requests whose headers have arrived and whose responses are not complete."""
+        return len(self._server.server_state.tasks)
+
     def join(self) -> None:
-        self._thread.join(timeout=60)
+        self._thread.join(timeout=600)
         assert not self._thread.is_alive()
         self._socket.close()
 
@@ -50,3 +56,10 @@ def live_server(index: Path | Index, settings: ServeSettings | None = None) -> I
     finally:
         server.stop()
         server.join()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 600  # only reached if the test fails
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)

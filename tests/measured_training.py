@@ -1,6 +1,7 @@
 """A run that notes how much memory it has in use, to be made in a process of its own."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,6 @@ from coloured_images import coloured
 from orbithash.evaluation import mean_average_precision
 from orbithash.networks import SmallCNN, View
 from orbithash.training import IMAGE_PRESETS, Checkpoints, train_on_images
-from process_memory import megabytes_in_use
 
 
 class LargeViews(SmallCNN):
@@ -23,11 +23,11 @@ class LargeViews(SmallCNN):
         return super().forward(avg_pool2d(images, 6))
 
 
-def train_and_measure(folder: Path) -> None:
+def train_and_measure(folder: Path, measure: Callable[[], float], epochs: int) -> None:
     """Train, and write what is in use after each epoch."""
     torch.set_num_threads(1)
     settings = replace(
-        IMAGE_PRESETS["default"], epochs=14, batch_size=12, validate_every=1, patience=14
+        IMAGE_PRESETS["default"], epochs=epochs, batch_size=12, validate_every=1, patience=epochs
     )
     used = []
     train_on_images(
@@ -38,7 +38,7 @@ def train_and_measure(folder: Path) -> None:
         settings,
         score=mean_average_precision,
         n_workers=1,
-        after_epoch=lambda epoch: used.append(megabytes_in_use()),
+        after_epoch=lambda epoch: used.append(measure()),
         checkpoints=Checkpoints(folder / "checkpoint.safetensors", every=0),
     )
     (folder / "used.json").write_text(json.dumps(used))

@@ -1,29 +1,56 @@
 import numpy as np
 import pytest
 
-from orbithash.data import check_trainable, hold_out
+from orbithash.data import Split, check_trainable, hold_out
 from orbithash.errors import InputError
+
+
+def rows(*numbers: int) -> np.ndarray:
+    return np.array(numbers, dtype=np.int64)
+
+
+def test_training_images_may_be_in_the_database():
+    split = Split(train=rows(0, 1), query=rows(4), database=rows(0, 1, 2))
+    assert len(split.validation) == 0
+
+
+@pytest.mark.parametrize("part", ["train", "query"])
+def test_validation_images_may_neither_train_nor_ask(part):
+    parts = {"train": rows(0), "query": rows(1), "database": rows(0, 2), "validation": rows(2)}
+    parts[part] = rows(2)
+    with pytest.raises(InputError, match=f"1 validation images are {part} images too"):
+        Split(**parts)
+
+
+def test_a_part_without_images_is_refused():
+    with pytest.raises(InputError, match="no query images"):
+        Split(train=rows(0), query=rows(), database=rows(0))
+
+
+def test_a_row_named_twice_is_refused():
+    with pytest.raises(InputError, match="some database images twice"):
+        Split(train=rows(0), query=rows(1), database=rows(2, 2))
 
 
 def test_every_class_gives_its_share_and_keeps_two():
     labels = np.repeat([0, 1, 2, 3], [20, 10, 3, 2])
-    rest, held_out = hold_out(labels, 0.2, seed=0)
+    train, held_out = hold_out(labels, 0.2, seed=0)
     assert np.bincount(labels[held_out], minlength=4).tolist() == [4, 2, 1, 0]
-    assert sorted([*rest, *held_out]) == list(range(35))
+    assert sorted([*train, *held_out]) == list(range(35))
 
 
-def test_the_seed_decides():
+def test_the_seed_determines_the_held_out_images():
     labels = np.repeat([0, 1], 20)
     first, again, other = (hold_out(labels, 0.2, seed=seed)[1].tolist() for seed in (0, 0, 1))
     assert first == again != other
 
 
-def test_images_of_several_labels_are_drawn_from_all():
-    rest, held_out = hold_out(np.ones((50, 3), dtype=bool), 0.1, seed=0)
-    assert (len(rest), len(held_out)) == (45, 5)
+def test_multi_label_images_are_held_out_without_stratification():
+    train, held_out = hold_out(np.ones((50, 3), dtype=bool), 0.1, seed=0)
+    assert (len(train), len(held_out)) == (45, 5)
 
 
-def test_no_share_holds_out_nothing():
+def test_a_share_of_0_holds_out_nothing():
     assert len(hold_out(np.repeat([0, 1], 20), 0.0, seed=0)[1]) == 0
 
 

@@ -195,4 +195,4 @@ def test_a_runs_time_is_that_of_all_its_epochs(images, tmp_path):
     checkpoints = Checkpoints(tmp_path / "c", every=0)
     learn(images, checkpoints=checkpoints)
     again = learn(images, checkpoints=checkpoints)  # nothing is left to do
-    assert again.seconds == sum(epoch.seconds for epoch in again.history) > 0.01
+    assert again.seconds == sum(epoch.seconds for epoch in again.history) > 0

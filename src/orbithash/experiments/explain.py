@@ -21,7 +21,7 @@ from orbithash.kernels.hamming import hamming_distances as code_distances
 from orbithash.losses import LOSSES, OrderAwareTripletLoss
 from orbithash.losses.distances import hamming_distances, squared_distances
 from orbithash.losses.mining import MinedTripletLoss
-from orbithash.losses.swaps import places_in_lists, swap_weights
+from orbithash.losses.triplet_tensors import rank_items, swap_weights
 from orbithash.relevance import related
 from orbithash.training.methods import as_method
 
@@ -163,7 +163,7 @@ def weight_pairs(
     distances = squared_distances(tensor[:1], tensor[1:])
     grades = torch.from_numpy(is_related)[None].to(torch.int16)
     hamming = hamming_distances(tensor[:1], tensor[1:])
-    places = places_in_lists(hamming, grades, distances, torch.float64)
+    places = rank_items(hamming, grades, distances, torch.float64)
     order = places.rank[0].argsort()
     positives, negatives = (order[grades[0, order] == grade] for grade in (1, 0))
     # [positive, negative]

@@ -95,8 +95,7 @@ def write_table(
 
     Drawing the figures takes some seconds, so a table whose results have not changed is kept.
     """
-    found = {run.key: find_finished(run, out) for run in runs}
-    finished = {key: done for key, done in found.items() if done}
+    finished = {run.key: done for run in runs if (done := find_finished(run, out))}
     results = make_results(table, runs, finished)
     folder = table_folder(results, out)
     folder.mkdir(parents=True, exist_ok=True)

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Any
+
+import numpy as np
 
 from orbithash.data import LabelledFeatures
 from orbithash.encoders import Encoder
@@ -59,7 +60,7 @@ def run_trial(
             raise InputError("no training row could be held out; every class needs three or more")
         encoders.append(encoder)
         scores.append(score)
-    return Trial(settings, options, tuple(encoders), fmean(scores))
+    return Trial(settings, options, tuple(encoders), float(np.mean(scores)))
 
 
 def best_trial(trials: Sequence[Trial]) -> Trial:

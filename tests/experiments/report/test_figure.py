@@ -32,7 +32,7 @@ PANEL = Panel("title", Axis("bits of the code"), Axis("MAP"), CURVES)
         follow_page(precision_at_figure(BY_NUMBER, n_bits=16)),
     ],
 )
-def test_figures_are_whole_svg_files(text):
+def test_figures_are_complete_svg_files(text):
     assert ElementTree.fromstring(text).tag.endswith("svg")
 
 
@@ -43,7 +43,7 @@ def test_the_same_curves_give_the_same_bytes():
     assert to_png(draw_panels([PANEL])) == to_png(draw_panels([PANEL]))
 
 
-def test_a_page_decides_whether_a_figure_is_dark():
+def test_a_figure_follows_the_colours_of_its_page():
     svg = follow_page(to_svg(draw_panels([PANEL])))
     assert "fill: var(--paper)" in svg
     assert "prefers-color-scheme:dark" in svg
@@ -52,7 +52,7 @@ def test_a_page_decides_whether_a_figure_is_dark():
 @pytest.mark.parametrize("strong", [1, 2])
 def test_no_two_of_sixteen_lines_look_alike(strong):
     styles = line_styles([f"method {number}" for number in range(16)], strong=strong)
-    # Without colour, as in print; and those of the strong ones are theirs alone.
+    # They differ without colour too, and no other line has the colour of a strong one.
     assert len({(style["linestyle"], style["marker"]) for style in styles.values()}) == 16
     colours = [style["color"] for style in styles.values()]
     assert not set(colours[:strong]) & set(colours[strong:])

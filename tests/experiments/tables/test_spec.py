@@ -36,19 +36,19 @@ def test_an_unknown_table_is_refused():
 @pytest.mark.parametrize("name", ["main", "ablation", "selection"])
 def test_a_table_of_the_paper_has_exactly_its_rows(name):
     declared = {row.spec.published for row in read_table(name).rows if row.in_paper}
-    for figures in read_published()[name].values():
-        assert declared == figures.keys()
+    for methods in read_published()[name].values():
+        assert declared == methods.keys()
 
 
-def test_a_method_has_the_same_printed_figures_in_every_table():
+def test_a_method_has_the_same_published_map_in_every_table():
     published = read_published()
     seen = {}
     for table in ("main", "ablation", "selection"):
         for dataset, methods in published[table].items():
             assert dataset in published["datasets"]
-            for method, figures in methods.items():
-                assert len(figures) == len(published["bits"])
-                assert seen.setdefault((dataset, method), figures) == figures
+            for method, maps in methods.items():
+                assert len(maps) == len(published["bits"])
+                assert seen.setdefault((dataset, method), maps) == maps
 
 
 def test_tuning_is_recorded_for_rows_that_exist():
@@ -56,6 +56,6 @@ def test_tuning_is_recorded_for_rows_that_exist():
     assert read_tuning_records().about
 
 
-def test_every_row_of_the_powers_has_one():
+def test_the_gamma_table_has_one_power_per_row():
     table = read_table("gamma")
     assert len(table.powers) == len(table.rows)

@@ -2,7 +2,6 @@ import http.client
 import json
 import socket
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 from clean_processes import call
 from image_files import noise
 from index_writer import BATCH, N_BITS, batch_codes, read_told, wait_for, write
-from live_servers import live_server
+from live_servers import live_server, wait_until
 from orbithash.index import Metadata, create_index, open_index
 from orbithash.serve.limits.limiters import MAX_CLIENTS, RateLimiter
 from orbithash.serve.settings import Limits, ServeSettings
@@ -24,11 +23,12 @@ def index_path(tmp_path_factory):
 
 
 class SlowIndex:
-    """An index whose searches take a while."""
+    """An index whose searches wait until they may finish."""
 
-    def __init__(self, index, seconds):
-        self._index, self._seconds = index, seconds
-        self.n_searches, self.has_started = 0, threading.Event()
+    def __init__(self, index):
+        self._index = index
+        self.n_searches = 0
+        self.has_started, self.may_finish = threading.Event(), threading.Event()
 
     def __getattr__(self, name):
         return getattr(self._index, name)
@@ -38,14 +38,14 @@ class SlowIndex:
 
     def search(self, codes, k, where=None):
         self.has_started.set()
-        time.sleep(self._seconds)
+        assert self.may_finish.wait(600)
         self.n_searches += 1
         return self._index.search(codes, k, where)
 
 
 def post(server, path, body, headers=None):
     """Return status, headers and JSON of a response."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=600)
     try:
         connection.request("POST", f"{API}/{path}", body, headers or {})
         response = connection.getresponse()
@@ -60,28 +60,28 @@ def by_id(server, identifier=1):
 
 
 def test_too_many_concurrent_requests_get_503_and_the_others_succeed(index_path):
-    slow = SlowIndex(open_index(index_path), 0.2)
+    slow = SlowIndex(open_index(index_path))
     settings = ServeSettings(limits=Limits(rate=0, concurrency=4))
     with live_server(slow, settings) as server, ThreadPoolExecutor(40) as clients:
-        responses = list(clients.map(lambda _: by_id(server), range(40)))
-        statuses = [status for status, _, _ in responses]
-        assert set(statuses) == {200, 503}
-        assert statuses.count(200) >= 4
-        for status, headers, body in responses:
-            if status == 503:
-                assert headers["retry-after"] == "1"
-                assert "busy" in body["detail"]
-        assert slow.n_searches == statuses.count(200)
+        accepted = [clients.submit(by_id, server) for _ in range(4)]
+        wait_until(lambda: server.n_requests == 4)
+        for status, headers, body in clients.map(lambda _: by_id(server), range(36)):
+            assert status == 503
+            assert headers["retry-after"] == "1"
+            assert "busy" in body["detail"]
+        slow.may_finish.set()
+        assert [each.result()[0] for each in accepted] == [200] * 4
+        assert slow.n_searches == 4
         assert by_id(server)[0] == 200  # the slots are free again
 
 
 def test_the_encoding_queue_is_bounded(index_path, monkeypatch):
     from orbithash.encoders import ImageEncoder
 
-    encode = ImageEncoder.encode
+    encode, may_finish = ImageEncoder.encode, threading.Event()
 
     def slow(self, images):
-        time.sleep(0.3)
+        assert may_finish.wait(600)
         return encode(self, images)
 
     monkeypatch.setattr(ImageEncoder, "encode", slow)
@@ -92,13 +92,13 @@ def test_the_encoding_queue_is_bounded(index_path, monkeypatch):
         def upload(_):
             return client.post(f"{API}/search/image", files={"image": content}).status_code
 
-        statuses = list(clients.map(upload, range(12)))
-        assert set(statuses) == {200, 503}
-        assert statuses.count(200) >= 3
+        accepted = [clients.submit(upload, i) for i in range(3)]  # one is encoded, two wait
+        wait_until(lambda: "orbithash_encoding_queue 3.0" in client.get("/metrics").text)
+        assert list(clients.map(upload, range(9))) == [503] * 9
         # Searches without an image do not wait for the encoder.
-        waiting = clients.submit(upload, 0)
         assert client.post(f"{API}/search", json={"id": 1}).status_code == 200
-        assert waiting.result() == 200
+        may_finish.set()
+        assert [each.result() for each in accepted] == [200] * 3
 
 
 def test_the_rate_limit_gives_429_except_for_health(index_path):
@@ -130,7 +130,7 @@ def test_a_declared_length_above_the_limit_is_rejected_before_the_body(index_pat
     settings = ServeSettings(limits=Limits(rate=0, upload_bytes=10_000))
     with (
         live_server(index_path, settings) as server,
-        socket.create_connection(("127.0.0.1", server.port), timeout=20) as client,
+        socket.create_connection(("127.0.0.1", server.port), timeout=600) as client,
     ):
         client.sendall(
             f"POST {API}/search/image HTTP/1.1\r\nHost: 127.0.0.1\r\n"
@@ -162,7 +162,7 @@ def test_a_body_that_does_not_arrive_times_out(index_path):
     settings = ServeSettings(limits=Limits(rate=0, upload_seconds=0.3))
     with (
         live_server(index_path, settings) as server,
-        socket.create_connection(("127.0.0.1", server.port), timeout=20) as client,
+        socket.create_connection(("127.0.0.1", server.port), timeout=600) as client,
     ):
         client.sendall(
             f"POST {API}/search HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n"
@@ -236,16 +236,24 @@ def test_a_small_body_with_many_errors_is_rejected_at_the_first(
 
 
 def test_accepted_requests_finish_during_shutdown(index_path):
-    slow = SlowIndex(open_index(index_path), 1.0)
+    slow = SlowIndex(open_index(index_path))
     with live_server(slow) as server, ThreadPoolExecutor(1) as clients:
         waiting = clients.submit(by_id, server)
-        assert slow.has_started.wait(20)
+        assert slow.has_started.wait(600)
         server.stop()
+        wait_until(lambda: not accepts_connections(server))
+        slow.may_finish.set()
         status, _, body = waiting.result()
         assert status == 200
         assert len(body["hits"]) == 3
-    with pytest.raises(ConnectionError):
-        by_id(server)
+
+
+def accepts_connections(server):
+    try:
+        socket.create_connection(("127.0.0.1", server.port), timeout=600).close()
+    except ConnectionError:
+        return False
+    return True
 
 
 def test_an_internal_error_is_logged_and_not_revealed(index_path, caplog):
@@ -253,7 +261,7 @@ def test_an_internal_error_is_logged_and_not_revealed(index_path, caplog):
         def search(self, codes, k, where=None):
             raise RuntimeError("the secret is in /etc/shadow")
 
-    with live_server(BrokenIndex(open_index(index_path), 0)) as server:
+    with live_server(BrokenIndex(open_index(index_path))) as server:
         status, headers, body = by_id(server)
     assert status == 500
     assert "shadow" not in body["detail"]

@@ -11,7 +11,7 @@ from jaxtyping import Shaped
 from torch import nn
 
 from orbithash.data import ImageSource, LabelledFeatures
-from orbithash.data.augmentation import PARTS
+from orbithash.data.augmentation import CROP_SETTINGS
 from orbithash.networks import PhotoBackbone
 
 
@@ -30,7 +30,7 @@ def feature_fingerprint(
             "weights": weights_digest(backbone),
             "view": asdict(backbone.view),
             "number of views": n_views,
-            "parts that views show": PARTS if n_views else None,
+            "parts that views show": CROP_SETTINGS if n_views else None,
             "runtime": runtime,
             "images": images_digest(images),
         }

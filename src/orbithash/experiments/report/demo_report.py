@@ -60,7 +60,7 @@ def render_demo_report(comparison: Comparison, *, seconds: float) -> str:
 def verdict(comparison: Comparison, n_bits: int) -> str:
     """Name the best method, and the best network with its lead compared to the noise."""
     ranked = sorted((o for o in comparison.outcomes if o.n_bits == n_bits), key=lambda o: -o.map)
-    best = f"At {n_bits} bits {ranked[0].method} scores highest, {ranked[0].map:.3f}."
+    best = f"At {n_bits} bits, {ranked[0].method} has the highest MAP, {ranked[0].map:.3f}."
     networks = [outcome for outcome in ranked if outcome.kind == "deep"]
     if len(networks) < 2:
         return best
@@ -69,8 +69,8 @@ def verdict(comparison: Comparison, n_bits: int) -> str:
     spread = float(np.hypot(first.map_spread, second.map_spread))
     judgement = "within" if ahead <= spread else "beyond"
     return (
-        f"{best} Of the networks {first.method} is {ahead:.3f} ahead of {second.method}, "
-        f"{judgement} the ±{spread:.3f} that runs differ by."
+        f"{best} Among the networks, {first.method} is {ahead:.3f} ahead of {second.method}, "
+        f"{judgement} the spread of the runs (±{spread:.3f})."
     )
 
 

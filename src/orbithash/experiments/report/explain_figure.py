@@ -157,7 +157,7 @@ def draw_pairs(
     axes.set_title(title, loc="left", color=INK, fontsize=11, fontweight="bold")
     axes.set_xticks(range(len(negatives)), [str(rank) for rank in negatives])
     axes.set_yticks(range(len(positives)), [str(rank) for rank in positives])
-    axes.set_xlabel("✗ unrelated image, by rank (framed: it stands before the related one)")
+    axes.set_xlabel("✗ unrelated image, by rank (framed: ranked before the related one)")
     axes.set_ylabel("✓ related image, by rank")
     axes.tick_params(colors=INK, length=0)
     axes.xaxis.label.set_color(INK)

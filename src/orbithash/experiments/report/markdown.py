@@ -24,7 +24,7 @@ def to_markdown(results: Results) -> str:
         "\n".join(f"- {line}" for line in standing_lines(results)),
     ]
     if results.missing:
-        parts += ["## Missing", "\n".join(f"- {run}" for run in results.missing)]
+        parts += ["## Missing runs", "\n".join(f"- {run}" for run in results.missing)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -32,15 +32,15 @@ def how_to_read(results: Results) -> str:
     """Explain the figures of `map_table`."""
     n = len(results.seeds)
     seeds = f"mean ± standard deviation over {n} seeds" if n > 1 else "one seed"
-    text = f"Expected MAP over the order of ties, {seeds}; the highest of a column in bold."
+    text = f"Expected MAP over the order of ties, {seeds}. The highest of each column is bold."
     trains = any(stage["settings"] for stages in results.stages.values() for stage in stages)
     if trains:
         text += f" {trained_parts(results)}"
     if any(cell.published_map is not None for cell in results.cells.values()):
-        text += " Beneath it what the paper prints,"
+        text += " The second line of a cell is the published MAP"
         if trains:
-            text += " its losses having trained the whole network,"
-        text += " and in brackets by how much ours differs."
+            text += " (in the paper, losses trained the whole network)"
+        text += ", followed by the difference of ours."
     if not all(row.in_paper for row in results.table.rows):
         text += " Rows in italics are not in the paper."
     return text
@@ -53,7 +53,10 @@ def trained_parts(results: Results) -> str:
         return "Losses trained a head on fixed features."
     if len(whole) == len(results.sources):
         return "Losses trained the whole network on images."
-    return f"Losses trained the whole network on {', '.join(whole)}, else a head on fixed features."
+    return (
+        f"Losses trained the whole network on {', '.join(whole)}, and a head on fixed features on "
+        "the other sources."
+    )
 
 
 def map_table(results: Results) -> str:
@@ -76,10 +79,10 @@ def how_tested(results: Results) -> str:
     """Explain the figures of `test_table`."""
     reference = results.display_name(results.table.reference)
     return (
-        f"{reference} minus the method: mean of the differences seed by seed ± its standard error, "
-        "and p of a two-sided paired t-test, corrected by Holm's procedure for all methods of the "
-        f"column. In bold where p < {SIGNIFICANT}. It tells the chance of training apart, not the "
-        "chance of which queries there are."
+        f"{reference} minus the method: mean of the paired differences over seeds ± standard "
+        "error, and p of a two-sided paired t-test, Holm-corrected for all methods of the column. "
+        f"Bold: p < {SIGNIFICANT}. The test covers the randomness of training, not the "
+        "choice of queries."
     )
 
 
@@ -108,13 +111,16 @@ def standing_summary(results: Results) -> str:
     first = sum(standing.is_first for standing in standings)
     clearly = sum(standing.is_first and standing.all_beyond_noise for standing in standings)
     near = sum(not standing.is_first and standing.within_one_error for standing in standings)
-    text = f"Of {len(results.columns)} columns {reference} is first in {first}"
+    text = "Among the paper's rows, "
+    text += f"{reference} is first in {first} of {len(results.columns)} columns"
     if len(results.seeds) > 1:
         text += f" (in {clearly} beyond noise)"
         text += f" and within one standard error of the first in {near} more"
-    text += ", among the paper's rows."
+    text += "."
     if results.missing:
-        text += f" {len(results.missing)} runs are missing, and rows without them are not compared."
+        text += (
+            f" {len(results.missing)} runs are missing; rows with missing runs are not compared."
+        )
     return text
 
 
@@ -127,8 +133,7 @@ def standing_lines(results: Results) -> list[str]:
         text += describe_standing(results, among_paper)
         among_all = results.standing(column, in_paper_only=False)
         if among_paper and among_all and among_all.first != among_paper.first:
-            described = describe_standing(results, among_all)
-            text += f" With the rows that are not in the paper: {described}"
+            text += f" Among all rows: {describe_standing(results, among_all)}"
         lines.append(text)
     return lines
 
@@ -138,7 +143,7 @@ def describe_standing(results: Results, standing: Standing | None) -> str:
         return "nothing to compare."
     text = describe_difference(results.display_name(results.table.reference), standing)
     if standing.left_out:
-        text += f" Not compared, with runs missing: {', '.join(standing.left_out)}."
+        text += f" Not compared, because runs are missing: {', '.join(standing.left_out)}."
     return text
 
 
@@ -146,13 +151,13 @@ def describe_difference(reference: str, standing: Standing) -> str:
     if standing.is_first:
         ahead = f"{reference} is first, {standing.ahead:.4f} ahead of {standing.next}"
         if standing.p is None:
-            return f"{ahead}; one seed cannot tell whether by chance."
+            return f"{ahead}; one seed is not enough for a test."
         noise = "" if standing.next_beyond_noise else ", within noise"
         return f"{ahead} ({format_p(standing.p)}{noise})."
     behind = f"{reference} is {standing.behind:.4f} behind {standing.first}"
     if standing.standard_error is None:
-        return f"{behind}; one seed cannot tell whether by chance."
-    error = f"one standard error of it ({standing.standard_error:.4f})"
+        return f"{behind}; one seed is not enough for a test."
+    error = f"one standard error of its mean ({standing.standard_error:.4f})"
     return f"{behind}, {'within' if standing.within_one_error else 'beyond'} {error}."
 
 

@@ -162,13 +162,13 @@ def row_settings(results: Results) -> list[RowSettings]:
 
 
 def format_setting(value: Any) -> str:
-    """Format a value; None is the method's own default.
+    """Format a value; None stands for the method's default.
 
     >>> format_setting(0.003), format_setting(None), format_setting(True)
-    ('0.003', 'its own', 'yes')
+    ('0.003', 'default', 'yes')
     """
     if value is None:
-        return "its own"
+        return "default"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value)

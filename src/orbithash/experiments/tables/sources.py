@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from orbithash.data import ImageFiles, ImageSource, LabelledFeatures, read_features
-from orbithash.data.augmentation import PARTS
+from orbithash.data.augmentation import CROP_SETTINGS
 from orbithash.data.benchmarks import BENCHMARKS
 from orbithash.data.sources import open_source
 from orbithash.encoders.extraction.extract import extract_features
@@ -176,7 +176,7 @@ def prepare_source(
 def fine_tuning_digest(images: ImageFiles, network: NetworkSpec) -> str:
     with seeded(0):  # parts without pretrained weights are initialised at random
         backbone = load_photo_backbone(network.backbone, network.weights, to_train=True)
-    text = f"{images_digest(images)} {network.backbone} {weights_digest(backbone)} {PARTS}"
+    text = f"{images_digest(images)} {network.backbone} {weights_digest(backbone)} {CROP_SETTINGS}"
     return hashlib.sha256(text.encode()).hexdigest()
 
 

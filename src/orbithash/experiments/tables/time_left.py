@@ -5,7 +5,7 @@ from statistics import fmean
 
 from orbithash.experiments.tables.plan import PlannedRun, RunKey
 
-Group = tuple[object, ...]  # what runs of similar duration have in common
+Group = tuple[object, ...]  # attributes that runs of similar duration share
 
 
 class TimeLeft:

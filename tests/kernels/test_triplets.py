@@ -16,7 +16,7 @@ print(embeddings.grad.numpy().tobytes().hex())
 
 
 @pytest.mark.slow
-def test_gradients_are_the_same_whether_compiled_just_now_or_before(tmp_path):
+def test_gradients_are_the_same_from_fresh_and_from_cached_code(tmp_path):
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     compiled, cached = (
         subprocess.check_output([sys.executable, "-c", PROGRAM], env=environment) for _ in range(2)
