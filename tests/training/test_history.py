@@ -1,10 +1,10 @@
 import sys
 
 import pytest
+from orbithash.training.history import tensorboard_to
 
 from orbithash.errors import MissingExtraError
 from orbithash.training import Epoch
-from orbithash.training.history import tensorboard_to
 
 
 def test_tensorboard_reads_every_figure_once_even_after_a_restart(tmp_path):

@@ -4,13 +4,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from orbithash.training.image_batches import ImageBatches, ImageReader
 
 from clean_processes import call
 from coloured_images import coloured
 from orbithash.data import ShuffledBatches
 from orbithash.data.transforms import read_view
 from orbithash.training import Processes
-from orbithash.training.image_batches import ImageBatches, ImageReader
 from process_memory import descendants
 from stalled_training import take_one_batch_and_stall
 

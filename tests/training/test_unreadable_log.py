@@ -1,5 +1,6 @@
-from orbithash.training import Processes
 from orbithash.training.unreadable_log import UnreadableList
+
+from orbithash.training import Processes
 
 
 class TwoProcesses(Processes):
