@@ -1,6 +1,7 @@
 """A run that notes how much memory it has in use, to be made in a process of its own."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,6 @@ from coloured_images import coloured
 from orbithash.encoders.runs.fingerprints import images_digest
 from orbithash.networks import SmallCNN, View
 from orbithash.training import IMAGE_PRESETS, Checkpoints, Hooks, as_method, train_on_images
-from process_memory import megabytes_in_use
 
 
 class LargeViews(SmallCNN):
@@ -23,11 +23,11 @@ class LargeViews(SmallCNN):
         return super().forward(avg_pool2d(images, 6))
 
 
-def train_and_measure(folder: Path) -> None:
+def train_and_measure(folder: Path, measure: Callable[[], float], epochs: int) -> None:
     """Train, and write what is in use after each epoch."""
     torch.set_num_threads(1)
     settings = replace(
-        IMAGE_PRESETS["default"], epochs=14, batch_size=12, validate_every=1, patience=14
+        IMAGE_PRESETS["default"], epochs=epochs, batch_size=12, validate_every=1, patience=epochs
     )
     used = []
     images = coloured(folder / "images", per_class=16)
@@ -39,7 +39,7 @@ def train_and_measure(folder: Path) -> None:
         settings,
         digest=images_digest(images),
         n_workers=1,
-        hooks=Hooks(after_epoch=lambda epoch: used.append(megabytes_in_use())),
+        hooks=Hooks(after_epoch=lambda epoch: used.append(measure())),
         checkpoints=Checkpoints(folder / "checkpoint.safetensors", every=0),
     )
     (folder / "used.json").write_text(json.dumps(used))

@@ -4,6 +4,8 @@ import gc
 import os
 from pathlib import Path
 
+import torch
+
 
 def megabytes_in_use() -> float:
     """What all of them hold together; a page that several share counts once."""
@@ -14,6 +16,14 @@ def megabytes_in_use() -> float:
             if line.startswith("Pss:"):
                 kilobytes += int(line.split()[1])
     return kilobytes / 1024
+
+
+def bytes_of_tensors() -> int:
+    """What the tensors of this process hold, each memory counted once."""
+    gc.collect()
+    tensors = [each for each in gc.get_objects() if issubclass(type(each), torch.Tensor)]
+    storages = [tensor.untyped_storage() for tensor in tensors]
+    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 
 def descendants(pid: int) -> list[int]:

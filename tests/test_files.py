@@ -10,118 +10,6 @@ from orbithash.errors import InputError, StorageError
 from orbithash.files import output_folder, resumable_folder, whole_file, whole_folder
 
 
-def test_a_file_appears_when_it_is_whole(tmp_path):
-    with whole_file(tmp_path / "a") as file:
-        file.write(b"all")
-        assert not (tmp_path / "a").exists()
-    assert (tmp_path / "a").read_bytes() == b"all"
-
-
-def test_a_failure_leaves_what_was_there_and_nothing_else(tmp_path):
-    (tmp_path / "a").write_bytes(b"before")
-    with pytest.raises(ZeroDivisionError), whole_file(tmp_path / "a") as file:
-        file.write(bytes(1 // 0))
-    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"before"]
-
-
-def test_a_place_that_cannot_be_written_is_named(tmp_path):
-    with pytest.raises(InputError, match="none/a: No such file"), whole_file(tmp_path / "none/a"):
-        pass
-
-
-def test_a_full_disk_is_not_the_users_mistake(tmp_path, monkeypatch):
-    def full(descriptor):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
-    (tmp_path / "a").write_bytes(b"before")
-    with pytest.raises(StorageError, match="No space left"), whole_file(tmp_path / "a") as file:
-        file.write(b"after")
-    assert (tmp_path / "a").read_bytes() == b"before"
-
-
-def test_two_may_write_the_same_file_at_once(tmp_path):
-    path = tmp_path / "kept.bin"
-    with whole_file(path) as first, whole_file(path) as second:
-        first.write(b"first")
-        second.write(b"second")
-    assert path.read_bytes() == b"first"  # it ended last
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_whole_folder_is_renamed_when_the_block_ends_well(tmp_path):
-    with whole_folder(tmp_path / "a" / "out") as folder:
-        (folder / "sub").mkdir()
-        (folder / "sub" / "page").write_text("new")
-        assert not (tmp_path / "a" / "out").exists()
-    assert (tmp_path / "a" / "out" / "sub" / "page").read_text() == "new"
-    assert names_in(tmp_path / "a") == {"out"}
-
-
-def test_a_whole_folder_that_fails_leaves_nothing(tmp_path):
-    with pytest.raises(ZeroDivisionError), whole_folder(tmp_path / "out") as folder:
-        (folder / "page").write_bytes(bytes(1 // 0))
-    assert names_in(tmp_path) == set()
-
-
-def test_an_existing_folder_is_kept_unless_it_is_to_be_replaced(tmp_path):
-    fill(tmp_path / "out", "old")
-    with pytest.raises(FileExistsError):
-        fill(tmp_path / "out", "new")
-    assert (tmp_path / "out" / "page").read_text() == "old"
-    assert names_in(tmp_path) == {"out"}
-    fill(tmp_path / "out", "new", replace=True)
-    assert (tmp_path / "out" / "page").read_text() == "new"
-    assert names_in(tmp_path) == {"out"}
-
-
-def test_a_failure_leaves_the_folder_that_was_to_be_replaced(tmp_path):
-    fill(tmp_path / "out", "old")
-    with pytest.raises(ZeroDivisionError), whole_folder(tmp_path / "out", replace=True) as folder:
-        (folder / "page").write_bytes(bytes(1 // 0))
-    assert (tmp_path / "out" / "page").read_text() == "old"
-    assert names_in(tmp_path) == {"out"}
-
-
-def test_the_old_folder_comes_back_if_the_new_one_cannot_be_renamed(tmp_path, monkeypatch):
-    fill(tmp_path / "out", "old")
-    rename, calls = Path.rename, []
-
-    def second_fails(path, target):
-        calls.append(target)
-        if len(calls) == 2:
-            raise OSError(errno.EIO, "Input/output error")
-        return rename(path, target)
-
-    monkeypatch.setattr(Path, "rename", second_fails)
-    with pytest.raises(OSError, match="Input/output error"):
-        fill(tmp_path / "out", "new", replace=True)
-    assert (tmp_path / "out" / "page").read_text() == "old"
-    assert names_in(tmp_path) == {"out"}
-
-
-@pytest.mark.parametrize("name", ["out", "out [1]"])
-def test_leftovers_of_dead_processes_are_removed_and_those_of_live_ones_kept(name, tmp_path):
-    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
-        pass
-    dead, live = (f".{name}.{'0' * 16}.{number}.unfinished" for number in (ended.pid, os.getpid()))
-    others = f".other.{'0' * 16}.{ended.pid}.unfinished"
-    foreign = f".{name}.by-hand.unfinished"
-    for leftover in (dead, live, others, foreign):
-        fill(tmp_path / leftover, "half")
-    fill(tmp_path / name, "new")
-    assert names_in(tmp_path) == {name, live, others, foreign}
-
-
-def fill(folder, text, **options):
-    with whole_folder(folder, **options) as new:
-        (new / "page").write_text(text)
-
-
-def names_in(folder) -> set[str]:
-    return {path.name for path in folder.iterdir()}
-
-
 def write(out, *, force=False, text="new"):
     with output_folder(out, contents={"page"}, force=force) as folder:
         (folder / "page").write_text(text)
@@ -283,3 +171,115 @@ def test_two_processes_do_not_write_to_one_folder(tmp_path):
     assert other.returncode == 0
     assert (tmp_path / "out" / "page").read_text() == "theirs"
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["page"]
+
+
+def test_a_file_appears_when_it_is_whole(tmp_path):
+    with whole_file(tmp_path / "a") as file:
+        file.write(b"all")
+        assert not (tmp_path / "a").exists()
+    assert (tmp_path / "a").read_bytes() == b"all"
+
+
+def test_a_failure_leaves_what_was_there_and_nothing_else(tmp_path):
+    (tmp_path / "a").write_bytes(b"before")
+    with pytest.raises(ZeroDivisionError), whole_file(tmp_path / "a") as file:
+        file.write(bytes(1 // 0))
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"before"]
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    with pytest.raises(InputError, match="none/a: No such file"), whole_file(tmp_path / "none/a"):
+        pass
+
+
+def test_a_full_disk_is_not_the_users_mistake(tmp_path, monkeypatch):
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    (tmp_path / "a").write_bytes(b"before")
+    with pytest.raises(StorageError, match="No space left"), whole_file(tmp_path / "a") as file:
+        file.write(b"after")
+    assert (tmp_path / "a").read_bytes() == b"before"
+
+
+def test_two_may_write_the_same_file_at_once(tmp_path):
+    path = tmp_path / "kept.bin"
+    with whole_file(path) as first, whole_file(path) as second:
+        first.write(b"first")
+        second.write(b"second")
+    assert path.read_bytes() == b"first"  # it ended last
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_whole_folder_is_renamed_when_the_block_ends_well(tmp_path):
+    with whole_folder(tmp_path / "a" / "out") as folder:
+        (folder / "sub").mkdir()
+        (folder / "sub" / "page").write_text("new")
+        assert not (tmp_path / "a" / "out").exists()
+    assert (tmp_path / "a" / "out" / "sub" / "page").read_text() == "new"
+    assert names_in(tmp_path / "a") == {"out"}
+
+
+def test_a_whole_folder_that_fails_leaves_nothing(tmp_path):
+    with pytest.raises(ZeroDivisionError), whole_folder(tmp_path / "out") as folder:
+        (folder / "page").write_bytes(bytes(1 // 0))
+    assert names_in(tmp_path) == set()
+
+
+def test_an_existing_folder_is_kept_unless_it_is_to_be_replaced(tmp_path):
+    fill(tmp_path / "out", "old")
+    with pytest.raises(FileExistsError):
+        fill(tmp_path / "out", "new")
+    assert (tmp_path / "out" / "page").read_text() == "old"
+    assert names_in(tmp_path) == {"out"}
+    fill(tmp_path / "out", "new", replace=True)
+    assert (tmp_path / "out" / "page").read_text() == "new"
+    assert names_in(tmp_path) == {"out"}
+
+
+def test_a_failure_leaves_the_folder_that_was_to_be_replaced(tmp_path):
+    fill(tmp_path / "out", "old")
+    with pytest.raises(ZeroDivisionError), whole_folder(tmp_path / "out", replace=True) as folder:
+        (folder / "page").write_bytes(bytes(1 // 0))
+    assert (tmp_path / "out" / "page").read_text() == "old"
+    assert names_in(tmp_path) == {"out"}
+
+
+def test_the_old_folder_comes_back_if_the_new_one_cannot_be_renamed(tmp_path, monkeypatch):
+    fill(tmp_path / "out", "old")
+    rename, calls = Path.rename, []
+
+    def second_fails(path, target):
+        calls.append(target)
+        if len(calls) == 2:
+            raise OSError(errno.EIO, "Input/output error")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", second_fails)
+    with pytest.raises(OSError, match="Input/output error"):
+        fill(tmp_path / "out", "new", replace=True)
+    assert (tmp_path / "out" / "page").read_text() == "old"
+    assert names_in(tmp_path) == {"out"}
+
+
+@pytest.mark.parametrize("name", ["out", "out [1]"])
+def test_leftovers_of_dead_processes_are_removed_and_those_of_live_ones_kept(name, tmp_path):
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    dead, live = (f".{name}.{'0' * 16}.{number}.unfinished" for number in (ended.pid, os.getpid()))
+    others = f".other.{'0' * 16}.{ended.pid}.unfinished"
+    foreign = f".{name}.by-hand.unfinished"
+    for leftover in (dead, live, others, foreign):
+        fill(tmp_path / leftover, "half")
+    fill(tmp_path / name, "new")
+    assert names_in(tmp_path) == {name, live, others, foreign}
+
+
+def fill(folder, text, **options):
+    with whole_folder(folder, **options) as new:
+        (new / "page").write_text(text)
+
+
+def names_in(folder) -> set[str]:
+    return {path.name for path in folder.iterdir()}

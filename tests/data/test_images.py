@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -5,8 +7,36 @@ from PIL import Image
 from torch.utils.data import Dataset, TensorDataset
 
 from image_files import noise
-from orbithash.data import ImageSource, open_source
+from orbithash.data import ImageFiles, ImageSource, Split, open_source
 from orbithash.errors import InputError
+
+
+def rows(*numbers: int) -> np.ndarray:
+    return np.array(numbers, dtype=np.int64)
+
+
+def images(n: int, labels, classes, split) -> ImageFiles:
+    return ImageFiles(Path(), tuple(f"{row}.jpg" for row in range(n)), labels, classes, split)
+
+
+def test_a_split_must_number_images_that_exist():
+    split = Split(train=rows(0), query=rows(1), database=rows(7))
+    with pytest.raises(InputError, match="database rows go from 7 to 7, but there are 3 images"):
+        images(3, np.array([0, 1, 0]), ("a", "b"), split)
+
+
+def test_labels_must_be_as_many_as_images_and_have_names():
+    split = Split(train=rows(0), query=rows(1), database=rows(2))
+    with pytest.raises(InputError, match="got 2 labels for 3 images"):
+        images(3, np.array([0, 1]), ("a", "b"), split)
+    with pytest.raises(InputError, match="need 3 classes from 0 on, but 2 are named"):
+        images(3, np.array([0, 1, 2]), ("a", "b"), split)
+
+
+def test_an_image_may_show_several_classes():
+    split = Split(train=rows(0), query=rows(1), database=rows(2))
+    labels = np.array([[1, 1], [0, 1], [1, 0]], dtype=bool)
+    assert len(images(3, labels, ("a", "b"), split)) == 3
 
 
 class Pairs(Dataset):

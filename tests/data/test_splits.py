@@ -1,8 +1,49 @@
 import numpy as np
 import pytest
 
-from orbithash.data import check_trainable, hold_out
+from orbithash.data import Split, check_trainable, hold_out
 from orbithash.errors import InputError
+
+
+def rows(*numbers: int) -> np.ndarray:
+    return np.array(numbers, dtype=np.int64)
+
+
+def test_training_images_may_be_in_the_database():
+    split = Split(train=rows(0, 1), query=rows(4), database=rows(0, 1, 2))
+    assert len(split.validation) == 0
+
+
+@pytest.mark.parametrize("part", ["train", "query"])
+def test_validation_images_may_neither_train_nor_ask(part):
+    parts = {"train": rows(0), "query": rows(1), "database": rows(0, 2), "validation": rows(2)}
+    parts[part] = rows(2)
+    with pytest.raises(InputError, match=f"1 validation images are {part} images too"):
+        Split(**parts)
+
+
+def test_a_split_for_training_alone_has_neither_queries_nor_a_database():
+    split = Split(train=rows(0, 1))
+    assert not split.is_scored
+    assert len(split.query) == len(split.database) == len(split.validation) == 0
+    assert Split(train=rows(0), query=rows(1), database=rows(0)).is_scored
+
+
+def test_queries_without_a_database_are_refused():
+    with pytest.raises(InputError, match="no database images"):
+        Split(train=rows(0), query=rows(1))
+    with pytest.raises(InputError, match="no train images"):
+        Split(train=rows())
+
+
+def test_a_part_without_images_is_refused():
+    with pytest.raises(InputError, match="no query images"):
+        Split(train=rows(0), query=rows(), database=rows(0))
+
+
+def test_a_row_named_twice_is_refused():
+    with pytest.raises(InputError, match="some database images twice"):
+        Split(train=rows(0), query=rows(1), database=rows(2, 2))
 
 
 def test_every_class_gives_its_share_and_keeps_two():

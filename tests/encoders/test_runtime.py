@@ -1,4 +1,6 @@
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
 import torch
 from torch import nn
@@ -7,10 +9,6 @@ from orbithash.encoders import runtime
 from orbithash.encoders.runtime import OnnxNetwork, choose_runtime, exported, run_by, to_onnx
 from orbithash.errors import InputError, MissingExtraError
 from orbithash.networks import FeatureHead, GoogLeNet, HashingNetwork
-
-onnx = pytest.importorskip("onnx")
-onnxruntime = pytest.importorskip("onnxruntime")
-pytest.importorskip("onnxscript")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file
+from torch import distributed, nn
 
 from clean_processes import call, start, together
 from coloured_images import coloured
@@ -51,13 +53,14 @@ def assert_close(arrays, expected, *, rtol, atol):
 def alone_and_together(function, given, folder):
     """What one process writes, and each of two that share the work."""
     for count in (1, 2):
-        processes = [
-            call(function, environment, given, folder / f"{count}.{rank}.safetensors")
-            for rank, environment in enumerate(together(count))
-        ]
-        for process in processes:
-            process.join()
-            assert process.exitcode == 0
+        with together(count) as environments:
+            processes = [
+                call(function, environment, given, folder / f"{count}.{rank}.safetensors")
+                for rank, environment in enumerate(environments)
+            ]
+            for process in processes:
+                process.join()
+        assert [process.exitcode for process in processes] == [0] * count
     return [load_file(folder / f"{name}.safetensors") for name in ("1.0", "2.0", "2.1")]
 
 
@@ -77,13 +80,11 @@ def test_the_command_trains_with_two_processes_as_with_one(tmp_path):
             ),
         ]
         output = tmp_path / f"output{count}.txt"
-        processes = [
-            start(command, output=output, environment=environment)
-            for environment in together(count)
-        ]
-        for process in processes:
-            process.join()
-            assert process.exitcode == 0, output.read_text()
+        with together(count) as environments:
+            processes = [start(command, output=output, environment=each) for each in environments]
+            for process in processes:
+                process.join()
+        assert [process.exitcode for process in processes] == [0] * count, output.read_text()
         assert output.read_text().count("Next, score it") == 1
     one, two = (load_file(tmp_path / f"run{count}" / "model.safetensors") for count in (1, 2))
     assert_close(two, one, rtol=1e-4, atol=1e-6)
@@ -97,10 +98,46 @@ def test_all_processes_end_with_one_line_where_the_first_may_not_write(tmp_path)
     out.mkdir()
     (out / "thesis.txt").touch()
     command = ["train", str(source), "--bits", "8", "--out", str(out)]
-    environments = together(2)
-    processes = [start(command, output=output, environment=each) for each in environments]
-    for process in processes:
-        process.join()
+    with together(2) as environments:
+        processes = [start(command, output=output, environment=each) for each in environments]
+        for process in processes:
+            process.join()
     assert [process.exitcode for process in processes] == [2, 2]
     assert "Traceback" not in output.read_text()
     assert f"{out} exists" in output.read_text()
+
+
+class WithUnused(nn.Module):
+    """As models that were trained on masked images are, when none is masked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.mask = nn.Linear(4, 2), nn.Parameter(torch.zeros(4))
+
+    def forward(self, inputs):
+        return self.layer(inputs)
+
+
+@pytest.fixture
+def group(tmp_path):
+    """A group of one process: what DistributedDataParallel asks for needs no second."""
+    store = distributed.FileStore(str(tmp_path / "store"), 1)
+    distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    yield
+    distributed.destroy_process_group()
+
+
+def test_parameters_without_a_gradient_are_left_as_they_are(group):
+    network, processes = WithUnused(), Processes(0, 2)
+    processes.leave_unused(network, torch.zeros(1, 4))
+    assert [weight.requires_grad for weight in network.parameters()] == [False, True, True]
+    assert all(weight.grad is None for weight in network.parameters())
+    parallel = processes.parallel(network)
+    for _ in range(2):  # the second step is where the first one's gradients are waited for
+        parallel(torch.rand(3, 4)).sum().backward()
+
+
+def test_one_process_alone_leaves_parameters_without_a_gradient_to_train():
+    network = WithUnused()
+    Processes().leave_unused(network, torch.zeros(1, 4))
+    assert all(weight.requires_grad for weight in network.parameters())

@@ -1,11 +1,7 @@
 """Whatever ends a run, it goes on and ends as if nothing had happened, to the last bit."""
 
 import json
-import os
-import random
 import signal
-import time
-from pathlib import Path
 
 import pytest
 
@@ -66,16 +62,13 @@ def test_killed_at_any_moment_a_run_ends_with_the_same_weights(
     kind, sources, undisturbed, tmp_path
 ):
     out, checkpoint = tmp_path / "run", tmp_path / "run.partial" / "checkpoint.safetensors"
-    moments = random.Random(kind)
-    for _ in range(3):
-        before = written(checkpoint)
-        process = start([*command(sources[kind], out), "--resume"], output=tmp_path / "output.txt")
-        # Once it has got further than the last one: then at any moment.
-        while process.is_alive() and written(checkpoint) == before:
-            time.sleep(0.002)
-        time.sleep(moments.uniform(0, 0.3))
-        process.kill()
+    resumed, output = [*command(sources[kind], out), "--resume"], tmp_path / "output.txt"
+    # Before the first checkpoint, before one is renamed, before and after one is written.
+    for moment in (3, 12, 16, 25):
+        process = start(resumed, output=output, signal_at=(signal.SIGKILL, moment))
         process.join()
+        assert process.exitcode == -signal.SIGKILL, output.read_text()
+    assert checkpoint.exists()
     finish([*command(sources[kind], out), "--resume"], tmp_path)
     assert what_was_made(out) == what_was_made(undisturbed / kind)
     assert names_in(out) == names_in(undisturbed / kind)
@@ -127,22 +120,10 @@ def test_a_finished_run_has_nothing_to_go_on_with(sources, undisturbed, capsys):
 
 
 def stopped(arguments, number, output):
-    """A run that was asked to stop as soon as it had a checkpoint, and has ended."""
-    out = Path(arguments[arguments.index("--out") + 1])
-    checkpoint = out.with_name("run.partial") / "checkpoint.safetensors"
-    process = start(arguments, output=output)
-    while process.is_alive() and not checkpoint.exists():
-        time.sleep(0.002)
-    os.kill(process.pid, number)
+    """A run that was asked to stop once it had checkpoints, and has ended."""
+    process = start(arguments, output=output, signal_at=(number, 20))
     process.join()
     return process
-
-
-def written(file) -> int:
-    try:
-        return file.stat().st_mtime_ns
-    except FileNotFoundError:
-        return 0
 
 
 def names_in(folder) -> set[str]:

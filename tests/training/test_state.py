@@ -5,32 +5,6 @@ from torch import nn
 from orbithash.training.state import BestEpoch, EpochTotals, Memory
 
 
-class Loss(nn.Module):
-    pass
-
-
-class TripletLoss(nn.Module):
-    active_share = 0.25
-    n_triplets = 8
-
-
-def test_bit_balance_is_1_for_even_bits_and_0_for_constant_ones():
-    totals = EpochTotals()
-    totals.add(Loss(), torch.tensor(1.0), torch.tensor([[0.9, 0.9], [0.1, 0.9]]))
-    totals.add(Loss(), torch.tensor(3.0), torch.tensor([[0.9, 0.9], [0.1, 0.9]]))
-    assert totals.bit_balance() == pytest.approx(0.5)  # the first bit is even, the second constant
-    assert totals.mean_loss() == 2.0
-    assert totals.active_share() is None
-
-
-def test_a_loss_that_counts_its_triplets_is_asked():
-    totals = EpochTotals()
-    totals.add(TripletLoss(), torch.tensor(1.0), torch.rand(2, 4))
-    totals.add(TripletLoss(), torch.tensor(1.0), torch.rand(2, 4))
-    assert totals.active_share() == 0.25
-    assert totals.n_triplets == 16
-
-
 def test_the_oldest_are_forgotten_first():
     memory = Memory(3)
     for number in range(4):
@@ -66,3 +40,29 @@ def test_without_scores_the_network_stays_as_it_is():
     best.restore()
     assert torch.equal(network.weight, torch.tensor([[7.0]]))
     assert not best.exhausted()
+
+
+class Loss(nn.Module):
+    pass
+
+
+class TripletLoss(nn.Module):
+    active_share = 0.25
+    n_triplets = 8
+
+
+def test_bit_balance_is_1_for_even_bits_and_0_for_constant_ones():
+    totals = EpochTotals()
+    totals.add(Loss(), torch.tensor(1.0), torch.tensor([[0.9, 0.9], [0.1, 0.9]]))
+    totals.add(Loss(), torch.tensor(3.0), torch.tensor([[0.9, 0.9], [0.1, 0.9]]))
+    assert totals.bit_balance() == pytest.approx(0.5)  # the first bit is even, the second constant
+    assert totals.mean_loss() == 2.0
+    assert totals.active_share() is None
+
+
+def test_a_loss_that_counts_its_triplets_is_asked():
+    totals = EpochTotals()
+    totals.add(TripletLoss(), torch.tensor(1.0), torch.rand(2, 4))
+    totals.add(TripletLoss(), torch.tensor(1.0), torch.rand(2, 4))
+    assert totals.active_share() == 0.25
+    assert totals.n_triplets == 16
