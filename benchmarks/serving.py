@@ -1,16 +1,16 @@
-"""Search by id over HTTP, on a million codes, against the same search inside of a process.
+"""Search by id over HTTP on a million codes, compared with the same search in-process.
 
-A server in a process of its own answers clients that keep their connections and ask one question
-after the other, each for ten neighbours of a random item. Its processor time and memory are read
-from its own figures. Then ten times as many clients as it lets in ask at once: it must refuse the
-rest with 503 and go on answering.
+A server in a separate process serves clients that keep their connections open and send one search
+after the other, each for the ten neighbours of a random item. CPU time and memory of the server
+come from its metrics. Then ten times as many clients as the concurrency limit send requests at
+once: the server must reject the excess with 503 and continue to serve the others.
 
-Usage: serving.py [SECONDS] [INDEX] — 60 seconds, and codes made up for the purpose, unless given.
+Usage: serving.py [SECONDS] [INDEX]; default: 60 seconds and an index of random codes.
 """
 
 import os
 
-# Threads that wait must sleep: clients and server share these cores.
+# Waiting threads must sleep, because clients and server share the cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import asyncio
@@ -31,93 +31,93 @@ import numpy as np
 
 from measure import at_least, at_most
 from orbithash.index import Index, Metadata, create_index, open_index
-from orbithash.retrieval import answers
+from orbithash.retrieval import Query, find
 
 N_CODES, N_BITS, K = 1_000_000, 64, 10
-CLIENTS, LET_IN = 32, 64
-OVERLOAD_SECONDS = 5.0
-N_INSIDE = 300  # searches that are timed inside of this process
+N_CLIENTS, MAX_CONCURRENCY = 32, 64
+WARM_UP_SECONDS, OVERLOAD_SECONDS = 3.0, 5.0
+N_IN_PROCESS = 300  # searches timed without the server
 
 
 def main() -> int:
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(sys.argv[2]) if len(sys.argv) > 2 else made_up(Path(folder) / "codes.orbit")
-        with open_index(place) as index:
+        path = (
+            Path(sys.argv[2]) if len(sys.argv) > 2 else random_index(Path(folder) / "codes.orbit")
+        )
+        with open_index(path) as index:
             ids = np.random.default_rng(0).permutation(len(index))
-            inside = time_inside(index, ids)
-        with server(place) as address:
-            return compare(address, ids, seconds, inside)
+            search_ms = time_in_process(index, ids)
+        with server(path) as address:
+            return compare(address, ids, seconds, search_ms)
 
 
-def compare(address: str, ids: np.ndarray, seconds: float, inside: float) -> int:
-    asyncio.run(ask(address, ids, clients=CLIENTS, seconds=min(3.0, seconds)))  # warm
-    before = figures(address)
-    statuses, times = asyncio.run(ask(address, ids, clients=CLIENTS, seconds=seconds))
-    after = figures(address)
+def compare(address: str, ids: np.ndarray, seconds: float, search_ms: float) -> int:
+    asyncio.run(load(address, ids, n_clients=N_CLIENTS, seconds=min(WARM_UP_SECONDS, seconds)))
+    before = read_metrics(address)
+    statuses, latencies = asyncio.run(load(address, ids, n_clients=N_CLIENTS, seconds=seconds))
+    after = read_metrics(address)
     n = statuses.total()
-    processor = 1e3 * (after["process_cpu_seconds_total"] - before["process_cpu_seconds_total"]) / n
-    memory = [each["process_resident_memory_bytes"] for each in (before, after)]
-    middle, slowest = 1e3 * np.percentile(times, [50, 99])
+    cpu_ms = 1e3 * (after["process_cpu_seconds_total"] - before["process_cpu_seconds_total"]) / n
+    memory = [metrics["process_resident_memory_bytes"] for metrics in (before, after)]
+    p50, p99 = 1e3 * np.percentile(latencies, [50, 99])
     print(
-        f"serving, {len(ids):,} codes of {N_BITS} bits, k = {K}, {CLIENTS} clients, "
-        f"{seconds:g} s: {n / seconds:.0f} requests per second, p50 {middle:.1f} ms, "
-        f"p99 {slowest:.1f} ms\n"
-        f"  processor time of a request {processor:.2f} ms, of the search alone {inside:.2f} ms; "
+        f"serving, {len(ids):,} codes of {N_BITS} bits, k = {K}, {N_CLIENTS} clients, "
+        f"{seconds:g} s: {n / seconds:.0f} requests per second, p50 {p50:.1f} ms, "
+        f"p99 {p99:.1f} ms\n"
+        f"  CPU time per request {cpu_ms:.2f} ms, of the search alone {search_ms:.2f} ms; "
         f"memory {memory[0] / 1e6:.0f} MB before, {memory[1] / 1e6:.0f} MB after"
     )
-    passed = at_most("answers other than 200", n - statuses[200], 0)
-    passed &= at_most("ms of processor time that the server adds", processor - inside, 3)
-    passed &= at_most("times the memory from before", memory[1] / memory[0], 1.05)
+    passed = at_most("responses other than 200", n - statuses[200], 0)
+    passed &= at_most("ms of CPU time added by the server", cpu_ms - search_ms, 3)
+    passed &= at_most("times the memory before", memory[1] / memory[0], 1.05)
 
-    statuses, _ = asyncio.run(ask(address, ids, clients=10 * LET_IN, seconds=OVERLOAD_SECONDS))
-    print(f"  {10 * LET_IN} clients at once: {dict(sorted(statuses.items()))}")
-    passed &= at_least("answers 503, per second", statuses[503] / OVERLOAD_SECONDS, 1)
-    passed &= at_least("answers 200 beside them, per second", statuses[200] / OVERLOAD_SECONDS, 1)
-    passed &= at_most("answers of other kinds", n_others(statuses), 0)
-    after, _ = asyncio.run(ask(address, ids, clients=1, seconds=0.5))
-    passed &= at_most("answers other than 200 right afterwards", after.total() - after[200], 0)
+    n_overload = 10 * MAX_CONCURRENCY
+    statuses, _ = asyncio.run(load(address, ids, n_clients=n_overload, seconds=OVERLOAD_SECONDS))
+    print(f"  {n_overload} clients at once: {dict(sorted(statuses.items()))}")
+    n_others = statuses.total() - statuses[200] - statuses[503]
+    passed &= at_least("responses 503 per second", statuses[503] / OVERLOAD_SECONDS, 1)
+    passed &= at_least("responses 200 per second beside them", statuses[200] / OVERLOAD_SECONDS, 1)
+    passed &= at_most("responses of other kinds", n_others, 0)
+    statuses, _ = asyncio.run(load(address, ids, n_clients=1, seconds=0.5))
+    passed &= at_most("responses other than 200 afterwards", statuses.total() - statuses[200], 0)
     return 0 if passed else 1
 
 
-def n_others(statuses: Counter[int]) -> int:
-    return statuses.total() - statuses[200] - statuses[503]
+def time_in_process(index: Index, ids: np.ndarray) -> float:
+    """Return the CPU time of one search without a server, in milliseconds."""
+    find(index, [Query(id=int(ids[0]), k=K)])
+    start = time.process_time()
+    for i in ids[:N_IN_PROCESS]:
+        find(index, [Query(id=int(i), k=K)])
+    return 1e3 * (time.process_time() - start) / N_IN_PROCESS
 
 
-def time_inside(index: Index, ids: np.ndarray) -> float:
-    """Milliseconds of processor time of one such search without a server."""
-    answers(index, like=[int(ids[0])], k=K)
-    began = time.process_time()
-    for i in ids[:N_INSIDE]:
-        answers(index, like=[int(i)], k=K)
-    return 1e3 * (time.process_time() - began) / N_INSIDE
-
-
-async def ask(
-    address: str, ids: np.ndarray, *, clients: int, seconds: float
+async def load(
+    address: str, ids: np.ndarray, *, n_clients: int, seconds: float
 ) -> tuple[Counter[int], list[float]]:
-    """How many answers of each status, and how long each took."""
+    """Send searches from several clients; return the statuses and latencies of the responses."""
     statuses: Counter[int] = Counter()
-    times: list[float] = []
-    place = urlsplit(address)
+    latencies: list[float] = []
+    url = urlsplit(address)
     deadline = time.perf_counter() + seconds
 
     async def client(number: int) -> None:
-        reader, writer = await asyncio.open_connection(place.hostname, place.port)
-        at = number
+        reader, writer = await asyncio.open_connection(url.hostname, url.port)
+        position = number
         while time.perf_counter() < deadline:
-            began = time.perf_counter()
-            writer.write(request(int(ids[at % len(ids)])))
-            statuses[await status(reader)] += 1
-            times.append(time.perf_counter() - began)
-            at += clients
+            start = time.perf_counter()
+            writer.write(search_request(int(ids[position % len(ids)])))
+            statuses[await read_status(reader)] += 1
+            latencies.append(time.perf_counter() - start)
+            position += n_clients
         writer.close()
 
-    await asyncio.gather(*(client(number) for number in range(clients)))
-    return statuses, times
+    await asyncio.gather(*(client(number) for number in range(n_clients)))
+    return statuses, latencies
 
 
-def request(identifier: int) -> bytes:
+def search_request(identifier: int) -> bytes:
     body = json.dumps({"id": identifier, "k": K}).encode()
     return (
         b"POST /api/v1/search HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
@@ -126,23 +126,24 @@ def request(identifier: int) -> bytes:
     )
 
 
-async def status(reader: asyncio.StreamReader) -> int:
+async def read_status(reader: asyncio.StreamReader) -> int:
+    """Read a whole response and return its status."""
     head = await reader.readuntil(b"\r\n\r\n")
     length = re.search(rb"content-length: (\d+)", head)
     await reader.readexactly(int(length[1]) if length else 0)
     return int(head[9:12])
 
 
-def figures(address: str) -> dict[str, float]:
-    with urlopen(f"{address}metrics", timeout=30) as answer:
-        lines = [line.split() for line in answer.read().decode().splitlines()]
+def read_metrics(address: str) -> dict[str, float]:
+    with urlopen(f"{address}metrics", timeout=30) as response:
+        lines = [line.split() for line in response.read().decode().splitlines()]
     return {line[0]: float(line[1]) for line in lines if line and line[0] != "#"}
 
 
 @contextmanager
 def server(index: Path) -> Iterator[str]:
-    """The address of a server, which is told to end afterwards."""
-    limits = ["--rate", "0", "--concurrency", str(LET_IN)]
+    """Start a server, yield its address, and terminate it."""
+    limits = ["--rate", "0", "--concurrency", str(MAX_CONCURRENCY)]
     command = [sys.executable, "-m", "orbithash", "serve", str(index), "--port", "0", *limits]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
@@ -153,14 +154,14 @@ def server(index: Path) -> Iterator[str]:
         process.wait(timeout=60)
 
 
-def made_up(folder: Path) -> Path:
+def random_index(folder: Path) -> Path:
     rng = np.random.default_rng(0)
     with create_index(folder, N_BITS) as index:
         for start in range(0, N_CODES, 100_000):
             ids = np.arange(start, start + 100_000)
             codes = rng.integers(0, 256, (len(ids), N_BITS // 8), dtype=np.uint8)
-            notes = [Metadata(f"/photos/{i}.jpg", (f"class {i % 200}",)) for i in ids]
-            index.add(ids, codes, notes)
+            metadata = [Metadata(f"/photos/{i}.jpg", (f"class {i % 200}",)) for i in ids]
+            index.add(ids, codes, metadata)
     return folder
 
 

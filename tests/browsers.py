@@ -1,10 +1,10 @@
-"""Debian's Chromium, driven by Playwright; without either, the tests that need them are skipped."""
+"""Chromium, driven by Playwright; tests that need them are skipped if either is missing."""
 
 import shutil
 
 import pytest
 
-# As root, without a screen, and on a closed network.
+# For running as root, without a display and without network access.
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -18,11 +18,11 @@ FLAGS = [
 
 @pytest.fixture(scope="session")
 def browser():
-    """One browser for all tests of a session."""
+    """One browser for the whole test session."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
-        pytest.skip("there is no Chromium here; on Debian: apt-get install chromium")
+        pytest.skip("Chromium is not installed; on Debian: apt-get install chromium")
     with playwright.sync_playwright() as started:
         opened = started.chromium.launch(executable_path=chromium, args=FLAGS)
         yield opened
@@ -30,7 +30,7 @@ def browser():
 
 
 class Visit:
-    """A page that is open, and what it complained of or asked other hosts for."""
+    """An open page, with its console errors and its requests to other hosts."""
 
     def __init__(self, browser, address: str, **options: object) -> None:
         self.address = address
@@ -38,23 +38,23 @@ class Visit:
             **{"viewport": {"width": 1280, "height": 800}, **options}
         )
         self.page = self._context.new_page()
-        self.page.set_default_timeout(120_000)  # of which only a slow machine needs most
-        self.complaints: list[str] = []
-        self.expected: str | None = None  # a complaint with this in it is none
-        self.foreign: list[str] = []
+        self.page.set_default_timeout(120_000)  # long, for slow machines
+        self.errors: list[str] = []
+        self.expected_error: str | None = None  # console errors with this text are ignored
+        self.foreign_requests: list[str] = []
         self.page.on("console", self._on_console)
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("request", self._on_request)
 
     def _on_console(self, message) -> None:
-        if self.expected and self.expected in message.text:
+        if self.expected_error and self.expected_error in message.text:
             return
         if message.type in ("error", "warning"):
-            self.complaints.append(message.text)
+            self.errors.append(message.text)
 
     def _on_request(self, request) -> None:
         if not request.url.startswith((self.address, "blob:", "data:")):
-            self.foreign.append(request.url)
+            self.foreign_requests.append(request.url)
 
     def close(self) -> None:
         self._context.close()

@@ -1,4 +1,4 @@
-"""Files that nobody means well with, and requests that carry them."""
+"""Malicious, damaged and mislabelled files to upload."""
 
 import gzip
 import io
@@ -27,7 +27,7 @@ KINDS: dict[str, tuple[str, dict[str, object]]] = {
 
 
 def hostile_uploads() -> Iterator[Upload]:
-    """Each file with a name that says what it is."""
+    """Yield (description, content) of each file."""
     yield from truncated()
     yield from damaged()
     yield from huge()
@@ -37,7 +37,7 @@ def hostile_uploads() -> Iterator[Upload]:
     yield from bombs()
 
 
-def whole(kind: str) -> bytes:
+def valid_image(kind: str) -> bytes:
     name, options = KINDS[kind]
     content = io.BytesIO()
     noise((64, 48), seed=3).save(content, format=name, **options)
@@ -48,7 +48,7 @@ def truncated() -> Iterator[Upload]:
     yield "empty", b""
     yield "one byte", b"\xff"
     for kind in KINDS:
-        content = whole(kind)
+        content = valid_image(kind)
         for stop in sorted(
             {2, 4, 8, 12, 16, 26, 40, *np.linspace(48, len(content) - 9, 9, dtype=int)}
         ):
@@ -57,24 +57,24 @@ def truncated() -> Iterator[Upload]:
 
 def damaged() -> Iterator[Upload]:
     for kind in KINDS:
-        content = np.frombuffer(whole(kind), dtype=np.uint8)
+        content = np.frombuffer(valid_image(kind), dtype=np.uint8)
         for seed in range(6):
             rng = np.random.default_rng(seed)
-            places = rng.integers(8, len(content), 1 + 20 * seed)
+            positions = rng.integers(8, len(content), 1 + 20 * seed)
             broken = content.copy()
-            broken[places] = rng.integers(0, 256, len(places))
+            broken[positions] = rng.integers(0, 256, len(positions))
             yield f"{kind} damaged {seed}", broken.tobytes()
 
 
 def huge() -> Iterator[Upload]:
     for width, height in ((2**31 - 1, 2**31 - 1), (100_000, 100_000), (1, 2**30), (0, 0), (0, 5)):
         yield f"png of {width} × {height}", png(width, height, zlib.compress(b"\0" * 64))
-    yield "gif of 65535²", b"GIF89a" + struct.pack("<HH", 65535, 65535) + whole("gif")[10:]
+    yield "gif of 65535²", b"GIF89a" + struct.pack("<HH", 65535, 65535) + valid_image("gif")[10:]
     yield (
         "bmp of 2³¹",
-        whole("bmp")[:18] + struct.pack("<ii", 2**31 - 1, -(2**31)) + whole("bmp")[26:],
+        valid_image("bmp")[:18] + struct.pack("<ii", 2**31 - 1, -(2**31)) + valid_image("bmp")[26:],
     )
-    jpeg = whole("jpeg")
+    jpeg = valid_image("jpeg")
     frame = jpeg.index(b"\xff\xc0")
     yield "jpeg of 65500²", jpeg[: frame + 5] + struct.pack(">HH", 65500, 65500) + jpeg[frame + 9 :]
     yield "webp of 16384²", riff(b"VP8X" + struct.pack("<I", 10) + b"\0" * 4 + b"\xff\x3f\0" * 2)
@@ -117,7 +117,7 @@ def mislabelled() -> Iterator[Upload]:
         "ppm": b"P6 99999 99999 255\n",
     }.items()
     for kind in KINDS:
-        yield f"{kind} magic alone", whole(kind)[:12] + b"\0" * 500
+        yield f"{kind} magic alone", valid_image(kind)[:12] + b"\0" * 500
 
 
 def polyglots() -> Iterator[Upload]:
@@ -125,36 +125,36 @@ def polyglots() -> Iterator[Upload]:
     with zipfile.ZipFile(archive, "w") as opened:
         opened.writestr("a.txt", "a")
     script = b"<script>alert(document.cookie)</script>"
-    yield "jpeg and zip", whole("jpeg") + archive.getvalue()
-    yield "gif and javascript", b"GIF89a/*" + whole("gif")[8:] + b"*/=1;alert(1)"
-    yield "png and html", whole("png") + script
+    yield "jpeg and zip", valid_image("jpeg") + archive.getvalue()
+    yield "gif and javascript", b"GIF89a/*" + valid_image("gif")[8:] + b"*/=1;alert(1)"
+    yield "png and html", valid_image("png") + script
     yield (
         "jpeg with html in a comment",
-        whole("jpeg")[:2] + b"\xff\xfe\0\x2b" + script + whole("jpeg")[2:],
+        valid_image("jpeg")[:2] + b"\xff\xfe\0\x2b" + script + valid_image("jpeg")[2:],
     )
-    yield "bmp and php", whole("bmp") + b"<?php system($_GET['c']); ?>"
-    yield "two jpegs", whole("jpeg") * 2
-    yield "png inside of a bmp", whole("bmp")[:54] + whole("png")
+    yield "bmp and php", valid_image("bmp") + b"<?php system($_GET['c']); ?>"
+    yield "two jpegs", valid_image("jpeg") * 2
+    yield "png inside of a bmp", valid_image("bmp")[:54] + valid_image("png")
 
 
 def strange_exif() -> Iterator[Upload]:
     def jpeg(exif: bytes) -> bytes:
         segment = b"Exif\0\0" + exif
         return (
-            whole("jpeg")[:2]
+            valid_image("jpeg")[:2]
             + b"\xff\xe1"
             + struct.pack(">H", len(segment) + 2)
             + segment
-            + whole("jpeg")[2:]
+            + valid_image("jpeg")[2:]
         )
 
-    yield "exif that points at itself", jpeg(tiff({34665: 8}))
+    yield "exif that points to itself", jpeg(tiff({34665: 8}))
     yield (
         "exif of 65535 entries",
         jpeg(b"II*\0\x08\0\0\0\xff\xff" + b"\x12\x01\x03\0\xff\xff\xff\x7f" * 4000),
     )
     yield "exif with orientation 99", jpeg(tiff({274: 99}))
-    yield "exif in the middle of nowhere", jpeg(b"MM\0*\xff\xff\xff\xff")
+    yield "exif with an offset beyond the file", jpeg(b"MM\0*\xff\xff\xff\xff")
     yield "exif of zeros", jpeg(b"\0" * 60_000)
     nested = b"II*\0\x08\0\0\0"
     for level in range(2000):
@@ -162,7 +162,7 @@ def strange_exif() -> Iterator[Upload]:
     yield "exif nested 2000 times", jpeg(nested)
     yield (
         "a segment longer than the file",
-        whole("jpeg")[:2] + b"\xff\xe1\xff\xffExif\0\0" + b"\0" * 50,
+        valid_image("jpeg")[:2] + b"\xff\xe1\xff\xffExif\0\0" + b"\0" * 50,
     )
 
 
@@ -175,7 +175,7 @@ def bombs() -> Iterator[Upload]:
         b"iCCP": b"k\0\0" + deflated(1 << 28),
     }.items():
         yield f"png with {chunk.decode()} bomb", png(8, 8, deflated(72), (chunk, content))
-    jpeg = whole("progressive")
+    jpeg = valid_image("progressive")
     scan = jpeg.index(b"\xff\xda")
     yield "jpeg of 20,000 scans", jpeg[:scan] + jpeg[scan : scan + 12] * 20_000 + jpeg[scan:]
     frames = io.BytesIO()
@@ -209,7 +209,7 @@ def tiff(fields: dict[int, int]) -> bytes:
 
 
 def deflated(n_zeros: int) -> bytes:
-    """So many zeros in a thousandth of the space."""
+    """Compress zeros to a thousandth of their size."""
     packer = zlib.compressobj(9)
     block = b"\0" * (1 << 20)
     parts = [

@@ -1,6 +1,11 @@
 """A process that adds to an index until it is killed, and tells of every batch that was stored."""
 
+import os
+import signal
+import sqlite3
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +13,7 @@ import numpy as np
 from orbithash.index import Metadata, open_index
 
 BATCH, N_BITS = 300, 40
+SQLITE = (sqlite3.Connection, sqlite3.Cursor)
 
 
 def batch_codes(batch: int) -> np.ndarray:
@@ -21,10 +27,15 @@ def batch_metadata(batch: int) -> list[Metadata]:
     ]
 
 
-def write(address: str, told: Path, first: int) -> None:
-    """Batch b has the ids from b * BATCH on; every fifth batch also replaces the one before."""
+def write(address: str, told: Path, first: int, killed_at: int = 0) -> None:
+    """Batch b has the ids from b * BATCH on; every fifth batch also replaces the one before.
+
+    The process kills itself before its `killed_at`-th call of sqlite3, unless that is 0.
+    """
     with open_index(address) as index, told.open("a") as opened:
         batch = first
+        if killed_at:
+            sys.setprofile(kill_at(killed_at))
         while True:
             ids = np.arange(batch * BATCH, (batch + 1) * BATCH)
             if batch % 5 == 4:
@@ -35,6 +46,17 @@ def write(address: str, told: Path, first: int) -> None:
             batch += 1
 
 
+def kill_at(n_calls: int) -> Callable[..., None]:
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal n_calls
+        if event == "c_call" and type(getattr(argument, "__self__", None)) in SQLITE:
+            n_calls -= 1
+            if n_calls == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    return count
+
+
 def read_told(told: Path) -> int:
     """The last batch that the writer told of; a line that it did not finish does not count."""
     lines = told.read_text().split("\n")[:-1] if told.exists() else []
@@ -42,7 +64,7 @@ def read_told(told: Path) -> int:
 
 
 def wait_for(condition, writer) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while not condition():
         assert writer.is_alive()
         assert time.monotonic() < deadline

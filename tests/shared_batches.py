@@ -1,4 +1,4 @@
-"""A few steps of tiny networks on batches that several processes share."""
+"""Short trainings of tiny networks, with batches divided among several processes."""
 
 import os
 from dataclasses import replace
@@ -31,8 +31,8 @@ def three_steps(environment: dict[str, str], labels_per_image: str, out: Path) -
     network = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Sigmoid())
     loss = LOSSES["order-aware"]()
     losses = []
-    loss.register_forward_hook(lambda module, given, value: losses.append(value.detach()))
-    # Nine images: the two processes' shares differ.
+    loss.register_forward_hook(lambda module, arguments, value: losses.append(value.detach()))
+    # With nine images, the parts of two processes differ in size.
     settings = TrainingSettings(
         epochs=1, batch_size=9, optimizer="sgd", learning_rate=0.1, memory=5
     )
@@ -47,7 +47,7 @@ def three_steps(environment: dict[str, str], labels_per_image: str, out: Path) -
 
 
 class Patches(PhotoBackbone):
-    """Without dropout, which differs between shares, and without batch normalisation or with it."""
+    """A backbone with optional batch normalisation; dropout would differ between processes."""
 
     n_features = 64
     view = View(resize=16, crop=16)
@@ -62,7 +62,7 @@ class Patches(PhotoBackbone):
 
 
 def two_epochs_on_images(
-    environment: dict[str, str], given: tuple[ImageFiles, bool], out: Path
+    environment: dict[str, str], arguments: tuple[ImageFiles, bool], out: Path
 ) -> None:
     """Fine-tune, and write every epoch's loss and validation score and the weights to a file."""
     os.environ |= environment
@@ -74,7 +74,7 @@ def two_epochs_on_images(
         IMAGE_PRESETS["default"], epochs=2, batch_size=9, images_per_class=3, validate_every=1
     )
     torch.manual_seed(0)
-    images, normalised = given
+    images, normalised = arguments
     with joined_processes() as processes:
         encoder, history = train_on_images(
             images,

@@ -1,7 +1,9 @@
 """What a newcomer relies on before any code runs."""
 
 import itertools
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -10,6 +12,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+# Test files in a package's folder that test several of its modules together.
+CROSS_CUTTING = {
+    *("commands", "train_images"),  # cli
+    *("registry", "engines", "durability"),  # hashers, index
+    *("resuming", "memory_use"),  # training
+    *("hostile_uploads", "milvus", "schema"),  # serve
+}
 
 
 def test_the_lock_holds_names_and_versions_only():
@@ -34,7 +43,7 @@ def test_the_lock_names_every_declared_dependency_and_no_torchvision():
     ("unwanted", "packages"),
     [
         ("torchvision", ("losses", "evaluation", "index", "hashers", "networks", "encoders")),
-        ("torchvision", ("training", "experiments.reproduce", "serve")),
+        ("torchvision", ("training", "experiments.tables.reproduce", "serve")),
         ("torch", ("codes", "relevance", "metrics", "evaluation", "index")),
     ],
 )
@@ -48,6 +57,47 @@ def test_these_packages_load_without(unwanted, packages):
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_examples_do_not_depend_on_the_modules_that_are_loaded(tmp_path):
+    (tmp_path / "loaded.py").write_text(f"numbers = {[7_000_000_000 + i for i in range(200)]}\n")
+    program = """
+import conftest
+from hypothesis import given, strategies
+
+@given(strategies.integers())
+def draw(number):
+    print(number)
+
+draw()
+"""
+    environment = os.environ | {
+        "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests'}:{tmp_path}",
+        "HYPOTHESIS_PROFILE": "same",
+    }
+    drawn = [
+        subprocess.check_output([sys.executable, "-c", start + program], env=environment)
+        for start in ("", "import loaded")
+    ]
+    assert drawn[0].count(b"\n") == 100
+    assert drawn[0] == drawn[1]
+
+
+def test_every_test_file_is_named_after_what_it_tests():
+    for file in sorted((ROOT / "tests").glob("*/**/test_*.py")):
+        package = ROOT / "src/orbithash" / file.parent.relative_to(ROOT / "tests")
+        name = file.stem.removeprefix("test_")
+        is_known = name == package.name or (package / name).is_dir()
+        assert is_known or (package / f"{name}.py").exists() or name in CROSS_CUTTING, file
+
+
+def test_no_source_file_is_ignored_by_git():
+    if not (ROOT / ".git").exists() or not shutil.which("git"):
+        pytest.skip("not a clone of the repository, or no git")
+    git = ("git", "-c", "safe.directory=*")
+    command = [*git, "ls-files", "--others", "--ignored", "--exclude-standard", "src", "tests"]
+    ignored = subprocess.check_output(command, cwd=ROOT, text=True).splitlines()
+    assert [file for file in ignored if file.endswith(".py")] == []
 
 
 def locked_versions():

@@ -1,17 +1,16 @@
 import json
-import os
+import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 
+from clean_processes import start
 from coloured_images import coloured, write_table
 from feature_files import write_clouds
 from orbithash.cli import run
 
-SOURCE = Path(__file__).parents[2] / "src"
+AFTER_SOME_RUNS = 60  # file operations of a table's eight runs
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +21,7 @@ def features(tmp_path_factory):
 @pytest.fixture
 def no_figures(monkeypatch):
     """Drawing takes seconds and has tests of its own."""
-    monkeypatch.setattr("orbithash.experiments.tables.reproduce.table_figures", lambda *given: [])
+    monkeypatch.setattr("orbithash.experiments.reproduce.table_figures", lambda *given: [])
 
 
 def command(features, out, *arguments, table="ablation", epochs=2):
@@ -61,16 +60,12 @@ def test_tables_share_runs_of_the_same_settings(features, tmp_path):
 @pytest.mark.usefixtures("no_figures")
 def test_killed_in_the_middle_the_same_command_gives_the_same_table(features, tmp_path):
     arguments = command(features, tmp_path / "killed", epochs=4)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "orbithash", *arguments],
-        env=os.environ | {"PYTHONPATH": str(SOURCE)},
-        stdout=subprocess.DEVNULL,
+    process = start(
+        arguments, output=tmp_path / "output.txt", signal_at=(signal.SIGKILL, AFTER_SOME_RUNS)
     )
-    while not list(tmp_path.glob("killed/runs/**/seed-*")):
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.kill()
-    process.wait()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL, (tmp_path / "output.txt").read_text()
+    assert list(tmp_path.glob("killed/runs/**/seed-*"))
     assert not (tmp_path / "killed" / "ablation").exists()
 
     assert run(arguments) == 0

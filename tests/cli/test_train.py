@@ -148,7 +148,7 @@ def of_one_class():
 @pytest.mark.parametrize(
     ("arrays", "arguments", "message"),
     [
-        (with_nan(), {}, "1 rows of features hold NaN"),
+        (with_nan(), {}, "1 rows of features contain NaN"),
         (without("labels"), {}, "has no array 'labels'"),
         (without("train"), {"method": "itq"}, "has no array 'train'"),
         (with_a_class_of_one_image(), {}, "have one training image, the first is 'fox'"),

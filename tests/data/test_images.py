@@ -25,7 +25,7 @@ def test_a_split_must_number_images_that_exist():
         images(3, np.array([0, 1, 0]), ("a", "b"), split)
 
 
-def test_labels_must_be_as_many_as_images_and_have_names():
+def test_every_image_needs_a_label_and_every_label_a_name():
     split = Split(train=rows(0), query=rows(1), database=rows(2))
     with pytest.raises(InputError, match="got 2 labels for 3 images"):
         images(3, np.array([0, 1]), ("a", "b"), split)
@@ -33,7 +33,7 @@ def test_labels_must_be_as_many_as_images_and_have_names():
         images(3, np.array([0, 1, 2]), ("a", "b"), split)
 
 
-def test_an_image_may_show_several_classes():
+def test_an_image_may_have_several_labels():
     split = Split(train=rows(0), query=rows(1), database=rows(2))
     labels = np.array([[1, 1], [0, 1], [1, 0]], dtype=bool)
     assert len(images(3, labels, ("a", "b"), split)) == 3

@@ -7,7 +7,7 @@ from orbithash.data.sources import open_source
 from orbithash.errors import InputError
 
 
-def test_what_comes_with_the_install_is_opened_by_its_name():
+def test_the_installed_dataset_is_opened_by_its_name():
     assert isinstance(open_source("digits"), LabelledFeatures)
 
 
@@ -22,7 +22,7 @@ def test_what_comes_with_the_install_is_opened_by_its_name():
         ("cub200_2011:nowhere", "nowhere/images.txt is missing"),
     ],
 )
-def test_a_source_that_is_not_there_says_what_may_be(source, message):
+def test_the_error_for_an_unknown_source_lists_the_possible_ones(source, message):
     with pytest.raises(InputError, match=message):
         open_source(source)
 

@@ -1,18 +1,18 @@
-"""A served index of pictures, shared by the tests of one file."""
+"""A served index of images, shared by the tests of one module."""
 
 import pytest
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    from served_indexes import picture_index  # needs the extra
+def index_path(tmp_path_factory):
+    from served_indexes import picture_index  # needs the extra `serve`
 
     return picture_index(tmp_path_factory.mktemp("served"))
 
 
 @pytest.fixture(scope="module")
-def client(place):
+def client(index_path):
     from served_indexes import client_of
 
-    with client_of(place) as client:
+    with client_of(index_path) as client:
         yield client

@@ -1,11 +1,11 @@
-"""The same server on Milvus."""
+"""The server on a Milvus index."""
 
 from milvus_servers import new_collection
 from orbithash.cli import run
 from served_indexes import API, WRITE_KEY, bearer, client_of, picture_index, with_keys
 
 
-def test_milvus_is_served_as_a_folder_is(tmp_path, milvus_server):
+def test_milvus_and_folder_give_the_same_responses(tmp_path, milvus_server):
     index = picture_index(tmp_path)
     address = f"milvus:{milvus_server.address}/{new_collection()}"
     source = [str(tmp_path / "run"), str(tmp_path / "photos")]

@@ -213,4 +213,4 @@ def test_a_runs_time_is_that_of_all_its_epochs(images, tmp_path):
         train(hooks=stopped)
     again = train(resume=True)
     assert again.history[:2] == tuple(epochs)
-    assert again.training.seconds == sum(epoch.seconds for epoch in again.history) > 0.01
+    assert again.training.seconds == sum(epoch.seconds for epoch in again.history) > 0

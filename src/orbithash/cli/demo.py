@@ -16,8 +16,8 @@ from rich.table import Table
 from orbithash.files import output_folder
 
 if TYPE_CHECKING:
+    from orbithash.experiments.comparison import Comparison
     from orbithash.experiments.demo import Progress as Report
-    from orbithash.experiments.outcome import Comparison
 
 CONTENTS = frozenset({"report.html", "scores.json", "codes"})  # what run_demo writes
 
@@ -36,10 +36,10 @@ def demo_command(
     """
     console = Console()
     with output_folder(out, contents=CONTENTS, force=force) as folder:
-        from orbithash.experiments.demo import DemoSettings, run_demo  # --help needs no torch
+        from orbithash.experiments.demo import run_demo  # --help must not wait for torch
 
         with progress_bars(console) as report:
-            comparison = run_demo(folder, DemoSettings(seed=seed), progress=report)
+            comparison = run_demo(folder, seed=seed, progress=report)
     console.print(as_table(comparison))
     for line in comparison.skipped:
         console.print(f"Left out: {line}")

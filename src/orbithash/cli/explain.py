@@ -14,7 +14,7 @@ from orbithash.files import check_new_file
 
 if TYPE_CHECKING:
     from orbithash.data import ImageSource, LabelledFeatures
-    from orbithash.experiments.explain import Pair
+    from orbithash.experiments.explain import WeightedPair
 
 
 def explain_command(
@@ -32,13 +32,13 @@ def explain_command(
     the list would change if the two swapped places.
     """
     check_new_file(out, suffix=".svg", force=force)
-    from orbithash import load
+    from orbithash import load  # --help must not wait for torch
     from orbithash.data import open_source
     from orbithash.encoders import read_record
-    from orbithash.experiments.explain import explain as explained
-    from orbithash.experiments.explain_figure import explanation_figure, heaviest
+    from orbithash.experiments.explain import explain_query
+    from orbithash.experiments.report.explain_figure import explanation_figure, heaviest
     from orbithash.experiments.report.figure import to_svg
-    from orbithash.experiments.tables.examples import find_image, thumbnail
+    from orbithash.experiments.report.thumbnails import find_image, thumbnail
     from orbithash.files import whole_file
 
     record, encoder = read_record(run), load(run)
@@ -46,7 +46,7 @@ def explain_command(
     row = find_row(data, query)
     console = Console()
     with progress_bar(console) as report:
-        explanation = explained(encoder, record, data, row, progress=report)
+        explanation = explain_query(encoder, record, data, row, progress=report)
     places = (Path(source).parent, Path())
     found = {item.row: thumbnail(find_image(data, item.row, places)) for item in explanation.items}
     images = {item: image for item, image in found.items() if image is not None}
@@ -67,7 +67,7 @@ def find_row(data: "ImageSource | LabelledFeatures", query: str) -> int:
     raise InputError(f"--query is {query!r}; give a row number from 0 to {len(data) - 1}{paths}")
 
 
-def as_table(pairs: "list[Pair]") -> Table:
+def as_table(pairs: "list[WeightedPair]") -> Table:
     table = Table(title="The pairs that weigh most", title_justify="left", box=box.SIMPLE_HEAD)
     for name in ("related, rank", "unrelated, rank", "ΔAP", "of the loss alone", "weighted"):
         table.add_column(name, justify="right")

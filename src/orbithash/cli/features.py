@@ -23,9 +23,7 @@ def features_command(
     out: Annotated[Path, typer.Option(help="File for the features, an .npz.")],
     weights: Annotated[
         Path | None,
-        typer.Option(
-            help="The network's weights, a safetensors file, if none are installed."
-        ),
+        typer.Option(help="The network's weights, a safetensors file, if none are installed."),
     ] = None,
     views: Annotated[
         int,

@@ -17,7 +17,7 @@ from orbithash.files import locked_folder, make_folder
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from orbithash.experiments.tune import Trial
+    from orbithash.experiments.tune import TuningTrial
 
 
 def tune_command(
@@ -26,9 +26,7 @@ def tune_command(
         typer.Argument(metavar="SOURCE...", help="Features (.npz); several are tuned jointly."),
     ],
     bits: Annotated[int, typer.Option(help="Length of the codes, 4 to 1024.")],
-    out: Annotated[
-        Path, typer.Option(help="Folder for the study; an existing one is continued.")
-    ],
+    out: Annotated[Path, typer.Option(help="Folder for the study; an existing one is continued.")],
     method: Annotated[str, typer.Option(help="A loss; see: orbithash list.")] = "order-aware",
     trials: Annotated[int, typer.Option(min=1, help="Settings to try in all.")] = 30,
     seeds: Annotated[int, typer.Option(min=1, help="Trainings of every trial and source.")] = 1,
@@ -51,17 +49,21 @@ def tune_command(
                 "--backbone NAME --out FEATURES.npz"
             )
     from orbithash.data import read_features  # --help must not wait for torch
-    from orbithash.experiments.tables.sources import as_source, named_apart
-    from orbithash.experiments.tune import BEST, Search, best_of
-    from orbithash.experiments.tune import tune as search_settings
+    from orbithash.experiments.tables.sources import features_source, parse_sources
+    from orbithash.experiments.tune import (
+        BEST,
+        SettingsSearch,
+        best_tuning_trial,
+        search_settings,
+    )
     from orbithash.training import PRESETS
 
-    named = [(name, Path(place)) for name, place in named_apart(sources)]
+    named = [(name, Path(place)) for name, place in parse_sources(sources)]
     data = [read_features(file) for _, file in named]
-    search = Search(
+    search = SettingsSearch(
         method=method,
         n_bits=bits,
-        sources=tuple(as_source(*of, rows) for of, rows in zip(named, data, strict=True)),
+        sources=tuple(features_source(*of, rows) for of, rows in zip(named, data, strict=True)),
         seeds=tuple(range(seeds)),
         validation=validation,
         epochs=epochs or PRESETS["default"].epochs,
@@ -74,14 +76,14 @@ def tune_command(
     except KeyboardInterrupt:
         console.print("Stopped; repeat the command to continue.")
         raise
-    console.print(as_table(done, best_of(done)))
+    console.print(as_table(done, best_tuning_trial(done)))
     console.print("Train with the best:", style="bold")
     print(f"  orbithash train {named[0][1]} --bits {bits} --method {method} ", end="")
     print(f"--settings {out / BEST} --out RUN")
 
 
 @contextmanager
-def trial_progress(console: Console, total: int) -> "Iterator[Callable[[list[Trial]], None]]":
+def trial_progress(console: Console, total: int) -> "Iterator[Callable[[list[TuningTrial]], None]]":
     columns = (
         TextColumn("Trials"),
         BarColumn(),
@@ -92,14 +94,14 @@ def trial_progress(console: Console, total: int) -> "Iterator[Callable[[list[Tri
     with Progress(*columns, console=console) as bar:
         task = bar.add_task("trials", total=total, best="")
 
-        def show(trials: "list[Trial]") -> None:
+        def show(trials: "list[TuningTrial]") -> None:
             best = max(trial.map for trial in trials)
             bar.update(task, completed=len(trials), best=f"best validation MAP {best:.4f}")
 
         yield show
 
 
-def as_table(trials: "list[Trial]", best: "Trial") -> Table:
+def as_table(trials: "list[TuningTrial]", best: "TuningTrial") -> Table:
     """The best trial beside the first, which has the defaults."""
     table = Table(
         title=f"Validation MAP, the best of {len(trials)} trials",

@@ -1,4 +1,4 @@
-"""Images and their labels."""
+"""Data: labelled images and features, their splits, and batches of them."""
 
 from orbithash.data.benchmarks import BENCHMARKS, DATASETS
 from orbithash.data.benchmarks.published_files import HOMES

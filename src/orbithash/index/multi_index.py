@@ -1,50 +1,51 @@
-"""Exact search by multi-index hashing, for queries whose neighbours are near."""
+"""Exact search by multi-index hashing, fast for queries with near neighbours."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import UInt8
 
 from orbithash.index.base import Ball, IndexStats, Neighbours
 from orbithash.index.code_table import CodeTable
-from orbithash.index.memory import DerivedIndex
+from orbithash.index.memory import DerivedIndex, TableSearcher
+from orbithash.kernels.hamming import as_words
 from orbithash.kernels.multi_index import (
-    HashedCodes,
-    nearest_hashed,
+    SubstringTables,
+    nearest_by_tables,
     substring_tables,
-    within_hashed,
+    within_by_tables,
 )
-from orbithash.kernels.popcount import as_words
 
 
 class MultiIndex(DerivedIndex):
-    """Finds what a scan finds, by tables of parts of the codes; scans where that is quicker.
+    """Returns the results of a scan by hash tables of substrings; scans where that is faster.
 
-    Quick for near-duplicates and small radii, and up to a quarter slower for the rest. Its tables
-    are built when they are first searched, and double the memory: four bytes for each code and
-    table, of which 64 bits need three or four, and four for each value.
+    Fast for near-duplicates and small radii, and up to a quarter slower than a scan otherwise. The
+    tables are built by the first search and double the memory: four bytes for each code and table
+    (64 bits need three or four tables), and four for each value of a substring.
     """
 
     name = "exact-mih"
 
-    def nearest(
-        self, table: CodeTable, codes: UInt8[np.ndarray, "queries bytes"], k: int
-    ) -> Neighbours:
-        """The k nearest of all items, ties cut in the order of ids."""
-        distances, positions = nearest_hashed(as_words(codes), self.built(table), k)
-        return Neighbours(ids=table.ids[positions], distances=distances.astype(np.int64))
-
-    def balls(
-        self, table: CodeTable, codes: UInt8[np.ndarray, "queries bytes"], radius: int
-    ) -> list[Ball]:
-        """All items within the radius."""
-        found = within_hashed(as_words(codes), self.built(table), radius)
-        return [Ball(table.ids[positions], distances) for distances, positions in found]
-
-    def build(self, table: CodeTable) -> HashedCodes:
-        return HashedCodes(table.words, substring_tables(table.words, self.n_bits))
+    def build(self, table: CodeTable) -> "HashedTable":
+        return HashedTable(table, substring_tables(table.words, self.n_bits))
 
     def stats(self) -> IndexStats:
-        stats, built = super().stats(), self._built
-        tables = 0 if built is None else built.structure.tables.nbytes
+        stats = super().stats()
+        tables = 0 if self._built is None else self._built.substrings.nbytes
         return replace(stats, memory_bytes=stats.memory_bytes + tables)
+
+
+@dataclass(frozen=True, eq=False)
+class HashedTable(TableSearcher):
+    """A table of codes with hash tables of their substrings."""
+
+    substrings: SubstringTables
+
+    def nearest(self, codes: UInt8[np.ndarray, "queries bytes"], k: int) -> Neighbours:
+        distances, positions = nearest_by_tables(as_words(codes), self.substrings, k)
+        return Neighbours(ids=self.table.ids[positions], distances=distances.astype(np.int64))
+
+    def within(self, codes: UInt8[np.ndarray, "queries bytes"], radius: int) -> list[Ball]:
+        found = within_by_tables(as_words(codes), self.substrings, radius)
+        return [Ball(self.table.ids[positions], distances) for distances, positions in found]

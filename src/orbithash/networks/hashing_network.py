@@ -1,4 +1,4 @@
-"""A backbone and the head that outputs the bits."""
+"""A backbone with a hash head."""
 
 from typing import Any, Protocol, runtime_checkable
 
@@ -14,7 +14,7 @@ from orbithash.networks.feature_head import FeatureHead
 
 @runtime_checkable
 class Backbone(Protocol):
-    """A module that turns a batch of images into `n_features` numbers each."""
+    """A module that maps each image of a batch to `n_features` numbers."""
 
     n_features: int
 
@@ -24,7 +24,7 @@ class Backbone(Protocol):
 
 
 class HashingNetwork(nn.Module):
-    """Images to embeddings in [0, 1]: a backbone, and a head as for features.
+    """Images to embeddings in [0, 1]: a backbone and a `FeatureHead`.
 
     Chen et al., "Improving Deep Binary Embedding Networks by Order-aware Reweighting of Triplets",
     2018, use GoogLeNet as the backbone and no hidden layer: a fully connected layer and a sigmoid.
@@ -36,8 +36,8 @@ class HashingNetwork(nn.Module):
         super().__init__()
         if not isinstance(backbone, Backbone):
             raise InputError(
-                f"{type(backbone).__name__} does not say how many features it outputs; "
-                "give it an attribute n_features"
+                f"{type(backbone).__name__} has no attribute n_features, the number of features it "
+                "outputs; give it one"
             )
         self.backbone: nn.Module = backbone
         self.head = FeatureHead(backbone.n_features, n_bits, hidden=hidden, dropout=dropout)
@@ -76,7 +76,7 @@ def embed(
     *,
     batch_size: int = 1024,
 ) -> Float[Tensor, "n bits"]:
-    """The embeddings of all images, or features, as the network gives them when not training."""
+    """Return the embeddings of all images or features, computed in evaluation mode."""
     was_training = network.training
     network.eval()
     try:

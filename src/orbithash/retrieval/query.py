@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import UInt8
 
-from orbithash.errors import DamagedIndexError, InputError
+from orbithash.errors import InputError, UnknownIdError
 from orbithash.index import Ball, Index, Metadata, Where
 from orbithash.index.checks import as_ids
 
@@ -42,8 +42,9 @@ class Hit:
 
 @dataclass(frozen=True, eq=False)
 class StoredItem:
-    """The code and metadata of an item of the index."""
+    """An item of the index."""
 
+    id: int
     code: UInt8[np.ndarray, " bytes"]
     metadata: Metadata
 
@@ -53,7 +54,7 @@ class Result:
     """The results of one query, nearest first; equal distances in the order of ids."""
 
     code: UInt8[np.ndarray, " bytes"]  # of the query
-    metadata: Metadata | None  # of the query, if it is a stored item
+    item: StoredItem | None  # the query, if it is a stored item
     hits: tuple[Hit, ...]
     items: tuple[StoredItem, ...]  # of the hits
 
@@ -72,16 +73,16 @@ def find(index: Index, queries: Sequence[Query]) -> list[Result]:
         batch = np.stack([codes[number] for number in numbers])
         where = queries[numbers[0]].where
         balls: Sequence[Ball]
-        if radius is None:
+        if radius is not None and k is None:
+            balls = index.within(batch, radius, where)
+        else:
             k = k or DEFAULT_K
             # One more, because a stored item finds itself.
             by_id = any(queries[number].id is not None for number in numbers)
             nearest = index.search(batch, k + by_id, where)
             balls = [Ball(*row) for row in zip(nearest.ids, nearest.distances, strict=True)]
-        else:
-            balls = index.within(batch, radius, where)
         for number, ball in zip(numbers, balls, strict=True):
-            found[number] = without(ball, queries[number].id)[:k]
+            found[number] = pairs_within(ball, radius, without=queries[number].id)[:k]
     present = still_stored(index, sorted({i for pairs in found for _, i in pairs}))
     return [
         result_of(query, code, stored, [pair for pair in pairs if pair[1] in present], present)
@@ -101,7 +102,7 @@ def result_of(
         Hit(rank, distance, i, item.metadata.path, item.metadata.labels)
         for rank, ((distance, i), item) in enumerate(zip(pairs, items, strict=True), start=1)
     )
-    return Result(code, None if query.id is None else stored[query.id].metadata, hits, items)
+    return Result(code, None if query.id is None else stored[query.id], hits, items)
 
 
 def given_code(query: Query) -> UInt8[np.ndarray, " bytes"]:
@@ -110,10 +111,14 @@ def given_code(query: Query) -> UInt8[np.ndarray, " bytes"]:
     return query.code
 
 
-def without(ball: Ball, identifier: int | None) -> list[tuple[int, int]]:
-    """Return pairs of distance and id, without the item itself and places left empty (-1)."""
+def pairs_within(ball: Ball, radius: int | None, *, without: int | None) -> list[tuple[int, int]]:
+    """Return pairs of distance and id, without the query itself and places left empty (-1)."""
     pairs = zip(ball.distances.tolist(), ball.ids.tolist(), strict=True)
-    return [(distance, i) for distance, i in pairs if distance >= 0 and i != identifier]
+    return [
+        (distance, i)
+        for distance, i in pairs
+        if distance >= 0 and i != without and (radius is None or distance <= radius)
+    ]
 
 
 def stored_items(index: Index, ids: Sequence[int]) -> dict[int, StoredItem]:
@@ -121,7 +126,7 @@ def stored_items(index: Index, ids: Sequence[int]) -> dict[int, StoredItem]:
     if not ids:
         return {}
     items = index.get(as_ids(ids))
-    stored = map(StoredItem, items.codes, items.metadata)
+    stored = map(StoredItem, ids, items.codes, items.metadata)
     return dict(zip(ids, stored, strict=True))
 
 
@@ -129,9 +134,7 @@ def still_stored(index: Index, ids: Sequence[int]) -> dict[int, StoredItem]:
     """Return items by id; those removed since they were found are left out."""
     try:
         return stored_items(index, ids)
-    except DamagedIndexError:
-        raise
-    except InputError:
+    except UnknownIdError:
         # Bisect until the missing ids are alone.
         half = len(ids) // 2
         return still_stored(index, ids[:half]) | still_stored(index, ids[half:]) if half else {}

@@ -126,11 +126,9 @@ class SearchIndex:
             codes = pack(binarize(embeddings))
             queries = [Query(code, None, k, radius, where) for code in codes] + queries
         results = find(self.index, queries)
-        stored = [result.metadata for result in results[len(names) :]]
-        names += [
-            (metadata.path if metadata else "") or str(identifier)
-            for identifier, metadata in zip(ids, stored, strict=True)
-        ]
+        for result in results[len(names) :]:
+            assert result.item is not None
+            names.append(result.item.metadata.path or str(result.item.id))
         return list(zip(names, results, strict=True))
 
     @property

@@ -1,4 +1,4 @@
-"""An index over HTTP: an API and a search page."""
+"""HTTP server for an index: an API and a search page."""
 
 from orbithash.serve.settings import Keys, Limits, ServeSettings
 

@@ -1,4 +1,4 @@
-"""The application: routes, limits and errors put together around one index."""
+"""The FastAPI application: routes, middleware and error handlers around one index."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,48 +8,49 @@ from fastapi import Depends, FastAPI
 from fastapi.security import HTTPBearer
 
 from orbithash import __version__
-from orbithash.encoders import FeatureEncoder, ImageEncoder
+from orbithash.encoders import Encoder
 from orbithash.index import Index
+from orbithash.serve.error_responses import add_error_handlers
 from orbithash.serve.limits.access import API
-from orbithash.serve.limits.gate import Gate
+from orbithash.serve.limits.middleware import AdmissionMiddleware
 from orbithash.serve.metrics import Metrics
-from orbithash.serve.problems import answer_problems
 from orbithash.serve.routes.collection import collection_routes
+from orbithash.serve.routes.health import health_routes
 from orbithash.serve.routes.items import item_routes
-from orbithash.serve.routes.pages import page_routes
-from orbithash.serve.routes.searches import search_routes
-from orbithash.serve.routes.session import session_routes, watching_routes
-from orbithash.serve.schemas import Problem
+from orbithash.serve.routes.page import page_routes, session_routes
+from orbithash.serve.routes.search import search_routes
+from orbithash.serve.schemas import ErrorResponse
 from orbithash.serve.service import Service
 from orbithash.serve.settings import ServeSettings
 
-DESCRIPTION = """Find images by what is on them.
+DESCRIPTION = """Search images by content.
 
-Codes are strings of bits; the fewer bits differ, the more alike two images are. Every error is
-`{"detail": "one sentence"}`. Where a key is needed, send `Authorization: Bearer KEY`.
+Each image has a binary code; the smaller the Hamming distance between two codes, the more similar
+the images. Every error is `{"detail": "one sentence"}`. Where a key is required, send
+`Authorization: Bearer KEY`.
 """
-REFUSALS = {
-    401: "A key is needed.",
+ERRORS = {
+    401: "A key is required.",
     413: "The request is too large.",
-    422: "What was sent cannot be used.",
-    429: "Too many requests of this client.",
-    503: "Too much to do; try again.",
+    422: "The request is invalid or cannot be processed.",
+    429: "Too many requests from this client.",
+    503: "The server is overloaded or the index is unavailable; try again.",
 }
 
 
 def create_app(
     index: Index,
-    encoder: FeatureEncoder | ImageEncoder | None,
+    encoder: Encoder | None,
     settings: ServeSettings | None = None,
 ) -> FastAPI:
-    """A server for an index, which it closes when it ends."""
+    """Create the application for an index, which it closes at shutdown."""
     settings = settings or ServeSettings()
     metrics = Metrics()
     service = Service(index, encoder, settings, metrics)
-    metrics.watch(
+    metrics.add_gauge(
         "orbithash_encoding_queue",
-        "Requests whose images wait or are encoded.",
-        lambda: service.encoding.n_accepted,
+        "Requests whose images are queued or being encoded.",
+        lambda: service.encoding_pool.n_pending,
     )
 
     @asynccontextmanager
@@ -62,19 +63,20 @@ def create_app(
         version=__version__,
         description=DESCRIPTION,
         lifespan=lifespan,
-        docs_url=None,  # its page would load scripts from elsewhere
+        docs_url=None,  # would load scripts from another host
         redoc_url=None,
         responses={
-            status: {"model": Problem, "description": why} for status, why in REFUSALS.items()
+            status: {"model": ErrorResponse, "description": reason}
+            for status, reason in ERRORS.items()
         },
     )
-    answer_problems(app)
-    # For the description alone: the gate has seen the key before any route is called.
+    add_error_handlers(app)
+    # Only documents the key in OpenAPI: the middleware checks it before any route is called.
     key = Depends(HTTPBearer(auto_error=False, description="A key from the server's environment."))
     for routes in (search_routes(service), item_routes(service), collection_routes(service)):
         app.include_router(routes, prefix=API, dependencies=[key])
     app.include_router(session_routes(settings), prefix=API)
-    app.include_router(watching_routes(service))
+    app.include_router(health_routes(service))
     app.include_router(page_routes())
-    app.add_middleware(Gate, settings=settings, metrics=metrics)
+    app.add_middleware(AdmissionMiddleware, settings=settings, metrics=metrics)
     return app

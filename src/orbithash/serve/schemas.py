@@ -1,4 +1,4 @@
-"""The JSON that goes in and out; the API's own description is made of these classes."""
+"""JSON bodies of requests and responses; the OpenAPI document is generated from these classes."""
 
 import re
 from typing import Annotated, Any
@@ -14,77 +14,90 @@ from pydantic import (
 )
 
 from orbithash.codes import MAX_BITS, MIN_BITS
+from orbithash.retrieval.query import DEFAULT_K
+
+MAX_FIELDS = 20  # keys of one JSON object
+MAX_LIST_LENGTH = 1000  # of any list; `Limits.batch` is lower by default and applies as well
+MAX_LABELS = 100
+MAX_METADATA_FIELDS = 100
+
+K_DESCRIPTION = (
+    f"Maximum number of hits. Default: {DEFAULT_K}; with a radius, all items within it, up to "
+    "the largest k of the server (`largest_k` of GET /about)."
+)
+RADIUS_DESCRIPTION = "Return all items within this Hamming distance; at most k if k is given."
 
 
-def whole_number(given: Any) -> Any:
-    """An id that was sent as text, which is how JavaScript can hold large ones."""
-    is_number = isinstance(given, str) and re.fullmatch(r"0|-?[1-9][0-9]{0,18}", given)
-    return int(given) if is_number else given
+def id_from_text(value: Any) -> Any:
+    """Accept ids as strings, because JavaScript rounds integers above 2^53."""
+    is_integer = isinstance(value, str) and re.fullmatch(r"0|-?[1-9][0-9]{0,18}", value)
+    return int(value) if is_integer else value
 
 
-Id = Annotated[int, Field(ge=-(2**63), le=2**63 - 1, strict=True), BeforeValidator(whole_number)]
+def max_entries(limit: int) -> BeforeValidator:
+    """Check the length of a list or object first.
+
+    Field(max_length=…) checks it after the entries, each of which may be a validation error of
+    its own; it is set as well, because it appears in the OpenAPI document.
+    """
+
+    def check(value: Any) -> Any:
+        if isinstance(value, list | dict) and len(value) > limit:
+            raise ValueError(f"has {len(value)} entries; at most {limit} are allowed")
+        return value
+
+    return BeforeValidator(check)
+
+
+Id = Annotated[int, Field(ge=-(2**63), le=2**63 - 1, strict=True), BeforeValidator(id_from_text)]
 Label = Annotated[str, StringConstraints(min_length=1, max_length=500)]
+Labels = Annotated[list[Label], max_entries(MAX_LABELS)]
 Hex = Annotated[str, StringConstraints(pattern=r"^([0-9a-fA-F]{2})+$", max_length=MAX_BITS // 4)]
 Bits = Annotated[
     str, StringConstraints(pattern=r"^[01]+$", min_length=MIN_BITS, max_length=MAX_BITS)
 ]
 Base64 = Annotated[str, StringConstraints(min_length=1)]
+FieldName = Annotated[str, StringConstraints(max_length=100)]
 FieldValue = Annotated[str, StringConstraints(max_length=2000)] | bool | int | float
 
-DEFAULT_K = 20
-MOST_NAMES = 20  # of one object
-MOST_AT_ONCE = 1000  # in any list; the server's own limit of a batch comes on top
+
+class ErrorResponse(BaseModel):
+    """Why a request failed, in one sentence."""
+
+    detail: str
 
 
-def few(most: int) -> BeforeValidator:
-    """Refuses a list or an object by its size before each of its parts can be an error."""
-
-    def check(given: Any) -> Any:
-        if isinstance(given, list | dict) and len(given) > most:
-            raise ValueError(f"has {len(given)} parts; at most {most} are taken")
-        return given
-
-    return BeforeValidator(check)
+# Requests
 
 
-Labels = Annotated[list[Label], few(100)]
-
-
-class Sent(BaseModel):
-    """What a client sends; names that mean nothing are an error rather than ignored."""
+class RequestModel(BaseModel):
+    """Base of all request bodies; unknown fields are rejected."""
 
     model_config = ConfigDict(extra="forbid")
 
     @model_validator(mode="before")
     @classmethod
-    def has_few_names(cls, given: Any) -> Any:
-        # Every unknown name would be an error of its own: a small body could keep the server busy.
-        if isinstance(given, dict) and len(given) > MOST_NAMES:
-            raise ValueError(f"has {len(given)} names; at most {MOST_NAMES} are taken")
-        return given
+    def check_field_count(cls, value: Any) -> Any:
+        # Each unknown field is a validation error; without a limit, a small body takes long.
+        if isinstance(value, dict) and len(value) > MAX_FIELDS:
+            raise ValueError(f"has {len(value)} fields; at most {MAX_FIELDS} are allowed")
+        return value
 
 
-class Problem(BaseModel):
-    """Why a request was not answered."""
-
-    detail: str
-
-
-class Coded(Sent):
-    """Something that has a code, or gets one."""
+class CodeInput(RequestModel):
+    """A code, or an image to encode; subclasses check that exactly one field is set."""
 
     image: Base64 | None = Field(default=None, description="An image file in base64.")
     code: Hex | None = Field(
-        default=None, description="A code in hexadecimal, eight bits to two digits."
+        default=None, description="A code in hexadecimal, two digits per byte."
     )
-    bits: Bits | None = Field(default=None, description="A code as zeros and ones.")
+    bits: Bits | None = Field(default=None, description="The same code as zeros and ones.")
 
 
-class SearchRequest(Coded):
+class SearchRequest(CodeInput):
     """One search, by exactly one of `image`, `id`, `code` and `bits`."""
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={
             "examples": [
                 {"id": 17, "k": 5},
@@ -93,187 +106,196 @@ class SearchRequest(Coded):
         },
     )
 
-    id: Id | None = Field(default=None, description="The id of a stored item, which is left out.")
-    k: int = Field(default=DEFAULT_K, ge=1, strict=True, description="How many to find at most.")
+    id: Id | None = Field(
+        default=None, description="The id of a stored item, which is excluded from the hits."
+    )
+    k: int | None = Field(default=None, ge=1, strict=True, description=K_DESCRIPTION)
     radius: int | None = Field(
         default=None,
         ge=0,
         le=MAX_BITS,
         strict=True,
-        description="Find only what is so many bits away.",
+        description=RADIUS_DESCRIPTION,
     )
     labels: Labels = Field(
-        default=[], max_length=100, description="Find only items with one of these labels."
+        default=[],
+        max_length=MAX_LABELS,
+        description="Return only items with at least one of these labels.",
     )
 
     @model_validator(mode="after")
-    def asks_one_thing(self) -> "SearchRequest":
-        check_one_of(self, ("image", "id", "code", "bits"))
+    def check_query(self) -> "SearchRequest":
+        check_exactly_one(self, ("image", "id", "code", "bits"))
         return self
 
 
-class BatchRequest(Sent):
+class BatchSearchRequest(RequestModel):
     """Several searches in one request."""
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={"examples": [{"searches": [{"id": 17, "k": 5}, {"id": 18, "k": 5}]}]},
     )
 
-    searches: Annotated[list[SearchRequest], few(MOST_AT_ONCE)] = Field(
-        min_length=1, max_length=MOST_AT_ONCE, fail_fast=True
+    searches: Annotated[list[SearchRequest], max_entries(MAX_LIST_LENGTH)] = Field(
+        min_length=1, max_length=MAX_LIST_LENGTH, fail_fast=True
     )
 
 
-class NewItem(Coded):
-    """An item to store, by exactly one of `image`, `code` and `bits`."""
+class NewItem(CodeInput):
+    """An item to add, by exactly one of `image`, `code` and `bits`."""
 
-    labels: Labels = Field(default=[], max_length=100)
-    fields: Annotated[
-        dict[Annotated[str, StringConstraints(max_length=100)], FieldValue], few(100)
-    ] = Field(default={}, max_length=100, description="Anything else that should be kept with it.")
+    labels: Labels = Field(default=[], max_length=MAX_LABELS)
+    fields: Annotated[dict[FieldName, FieldValue], max_entries(MAX_METADATA_FIELDS)] = Field(
+        default={},
+        max_length=MAX_METADATA_FIELDS,
+        description="Further metadata, stored with the item.",
+    )
 
     @model_validator(mode="after")
-    def has_one_code(self) -> "NewItem":
-        check_one_of(self, ("image", "code", "bits"))
+    def check_code(self) -> "NewItem":
+        check_exactly_one(self, ("image", "code", "bits"))
         return self
 
 
-class NewItems(Sent):
-    """Items to store together: all of them, or none."""
+class AddItemsRequest(RequestModel):
+    """Items to add: all of them or none."""
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={"examples": [{"items": [{"code": "9f3c01d2a4b8", "labels": ["wren"]}]}]},
     )
 
-    items: Annotated[list[NewItem], few(MOST_AT_ONCE)] = Field(
-        min_length=1, max_length=MOST_AT_ONCE, fail_fast=True
+    items: Annotated[list[NewItem], max_entries(MAX_LIST_LENGTH)] = Field(
+        min_length=1, max_length=MAX_LIST_LENGTH, fail_fast=True
     )
 
 
-class Key(Sent):
-    """A key, to be kept by a browser."""
+class SessionRequest(RequestModel):
+    """An API key to exchange for a session cookie."""
 
     key: str = Field(min_length=1, max_length=1000)
 
 
-class Stored(BaseModel):
-    """The ids of what was stored, in the order in which it was sent."""
+def check_exactly_one(model: BaseModel, names: tuple[str, ...]) -> None:
+    n_set = sum(getattr(model, name) is not None for name in names)
+    if n_set != 1:
+        raise ValueError(f"give exactly one of {', '.join(names)}; got {n_set}")
 
-    ids: list[int]
+
+# Responses
 
 
 class Item(BaseModel):
     """A stored item."""
 
     id: int
-    name: str = Field(description="Where it is inside of its source.")
+    name: str = Field(description="Path relative to the folder it was indexed from.")
     labels: list[str]
     code: str
     fields: dict[str, Any] = {}
-    picture: bool = Field(description="Whether its picture can be shown.")
+    picture: bool = Field(description="Whether its image is available.")
 
-    @computed_field(description="The id for JavaScript, which rounds numbers above 2^53.")  # type: ignore[prop-decorator]
+    @computed_field(description="The id as a string: JavaScript rounds integers above 2^53.")  # type: ignore[prop-decorator]
     @property
     def text_id(self) -> str:
         return str(self.id)
 
 
 class Hit(Item):
-    """A stored item that answers a search."""
+    """A stored item found by a search."""
 
     rank: int
-    distance: int = Field(description="Bits in which its code differs from the query's.")
+    distance: int = Field(description="Hamming distance between its code and the query's.")
     matches: bool | None = Field(
-        description="Whether it shares a label with the query; null where that has none."
+        description="Whether it shares a label with the query; null if the query has no labels."
     )
 
 
-class Query(BaseModel):
-    """What was asked with."""
+class QueryInfo(BaseModel):
+    """The query of a search."""
 
     code: str
     item: Item | None = Field(description="The stored item, in a search by id.")
 
 
-class Took(BaseModel):
-    """Milliseconds, waiting included."""
+class Timing(BaseModel):
+    """Durations in milliseconds, waiting included."""
 
     encoding: float
     searching: float
 
 
-class Answer(BaseModel):
-    """What was found, nearest first; equal distances in the order of ids."""
+class SearchResponse(BaseModel):
+    """The hits, nearest first; equal distances are ordered by id."""
 
-    query: Query
+    query: QueryInfo
     hits: list[Hit]
     n_bits: int
-    took: Took
+    took: Timing
 
 
-class Answers(BaseModel):
-    """The answers of several searches, in their order."""
+class BatchSearchResponse(BaseModel):
+    """The responses to several searches, in the order of the request."""
 
-    answers: list[Answer]
+    answers: list[SearchResponse]
+
+
+class AddItemsResponse(BaseModel):
+    """The ids of the added items, in the order of the request."""
+
+    ids: list[int]
+
+
+class IndexInfo(BaseModel):
+    """What a client needs to know to search the index."""
+
+    count: int = Field(description="Number of items.")
+    n_bits: int
+    takes_images: bool = Field(description="Whether the index can be searched by image.")
+    may_add: bool = Field(
+        description="Whether the server accepts additions and removals, with the write key."
+    )
+    largest_k: int
 
 
 class LabelCount(BaseModel):
-    """How many items have a label."""
+    """The number of items with a label."""
 
     label: str
     count: int
 
 
 class ItemPair(BaseModel):
-    """Two items of the sample."""
+    """Two items of the random sample behind the statistics."""
 
     first: Item
     second: Item
     distance: int
 
 
-class About(BaseModel):
-    """What one must know of the index to search it."""
-
-    count: int
-    n_bits: int
-    takes_images: bool = Field(description="Whether it can be searched by image.")
-    may_add: bool = Field(description="Whether items can be added and removed, with a key.")
-    largest_k: int
-
-
-class Stats(About):
-    """What the index is like."""
+class IndexStatistics(IndexInfo):
+    """Statistics of the index; those of bits and distances come from a random sample."""
 
     engine: str
     disk_bytes: int
     memory_bytes: int
     n_labels: int
-    labels: list[LabelCount] = Field(description="The most frequent ones, in their order.")
+    labels: list[LabelCount] = Field(description="The most frequent labels, most frequent first.")
     sample_size: int
-    bit_balance: list[float] = Field(description="The share of ones at each place, in the sample.")
+    bit_balance: list[float] = Field(description="Fraction of ones at each bit position.")
     distances: list[int] = Field(
-        description="How many pairs of the sample are 0, 1, 2, … bits apart."
+        description="Histogram: the number of pairs at Hamming distance 0, 1, 2, …"
     )
-    nearest: list[ItemPair]
-    farthest: list[ItemPair]
+    nearest: list[ItemPair] = Field(description="The nearest pairs, each item at most once.")
+    farthest: list[ItemPair] = Field(description="The farthest pairs, each item at most once.")
 
 
-class Sample(BaseModel):
-    """Some items, chosen at random."""
+class SampleResponse(BaseModel):
+    """Items drawn at random."""
 
     items: list[Item]
 
 
-class Status(BaseModel):
-    """How the server is."""
+class StatusResponse(BaseModel):
+    """The state of the server or session: `ok`, `ready` or `welcome`."""
 
     status: str
-
-
-def check_one_of(model: BaseModel, names: tuple[str, ...]) -> None:
-    given = [name for name in names if getattr(model, name) is not None]
-    if len(given) != 1:
-        raise ValueError(f"give exactly one of {', '.join(names)}; got {len(given)}")

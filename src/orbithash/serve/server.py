@@ -1,4 +1,4 @@
-"""The process that serves: it listens, and when it is told to end, finishes what it accepted."""
+"""The server process: listens, serves, and shuts down gracefully."""
 
 import socket
 import warnings
@@ -7,16 +7,16 @@ from contextlib import suppress
 
 import uvicorn
 
-from orbithash.encoders import FeatureEncoder, ImageEncoder
-from orbithash.encoders.runs.run_folder import encoder_of
+from orbithash.encoders import Encoder
+from orbithash.encoders.runs.model_file import encoder_from_bytes
 from orbithash.errors import DamagedIndexError, InputError
 from orbithash.index import Index
 from orbithash.serve.app import create_app
-from orbithash.serve.limits.connections import MOST, BriskConnection
+from orbithash.serve.limits.connections import MAX_CONNECTIONS, LimitedHttpProtocol
 from orbithash.serve.settings import ServeSettings, check_exposure
 
-PATIENCE = 30  # seconds for requests under way when the server is told to end
-WAITING = 2048  # connections that the system keeps until they are taken
+SHUTDOWN_SECONDS = 30  # for requests in flight
+BACKLOG = 2048  # connections that the kernel queues until they are accepted
 
 
 def run_server(
@@ -24,59 +24,59 @@ def run_server(
 ) -> None:
     """Serve an index until the process is interrupted or terminated.
 
-    `ready` is told the address when it can be used.
+    `ready` is called with the address as soon as the server listens.
     """
     check_exposure(settings)
-    # Pillow's, of images that are damaged but readable: nobody is there to see them.
+    # Pillow warns of images that are damaged but readable; no user sees it here.
     warnings.filterwarnings("ignore", module="PIL")
-    with listen(settings.host, settings.port) as opened:
+    with listen(settings.host, settings.port) as listener:
         app = create_app(index, encoder_or_none(index), settings)
-        ready(address_of(opened))
-        # After its orderly end uvicorn passes the signal on; for Ctrl-C the work is done then.
+        ready(address_of(listener))
+        # uvicorn raises the signal again after its shutdown; Ctrl-C is handled by then.
         with suppress(KeyboardInterrupt):
-            server_of(app, settings).run(sockets=[opened])
+            create_server(app, settings).run(sockets=[listener])
 
 
-def server_of(app: Callable[..., object], settings: ServeSettings) -> uvicorn.Server:
+def create_server(app: Callable[..., object], settings: ServeSettings) -> uvicorn.Server:
     return uvicorn.Server(
         uvicorn.Config(
             app,
-            # The same on every machine, whatever else is installed there.
-            http=BriskConnection,
+            # Fixed, so that the server does not depend on other installed packages.
+            http=LimitedHttpProtocol,
             loop="asyncio",
             log_level="warning",
             access_log=False,
             server_header=False,
             proxy_headers=settings.behind_proxy,
             forwarded_allow_ips="127.0.0.1,::1",
-            # Connections, not requests: far more may be open than are answered at once.
-            limit_concurrency=max(MOST, 4 * settings.limits.concurrency),
+            # Counts connections, of which most are idle, not requests.
+            limit_concurrency=max(MAX_CONNECTIONS, 4 * settings.limits.concurrency),
             timeout_keep_alive=15,
-            timeout_graceful_shutdown=PATIENCE,
+            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         )
     )
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket at an address; port 0 is one that is free."""
+    """Open a listening socket; port 0 selects a free one."""
     try:
-        family, *_, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(place[:2], family=family, backlog=WAITING)
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family, backlog=BACKLOG)
     except OSError as error:
         raise InputError(
             f"cannot listen on {host}, port {port}: {error.strerror}; give another --host or --port"
         ) from None
 
 
-def address_of(opened: socket.socket) -> str:
-    host, port = opened.getsockname()[:2]
+def address_of(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
-def encoder_or_none(index: Index) -> FeatureEncoder | ImageEncoder | None:
-    """The encoder of an index; one that was filled with bare codes has none."""
+def encoder_or_none(index: Index) -> Encoder | None:
+    """Return the encoder of an index, or None if the index was filled with bare codes."""
     try:
-        return encoder_of(index)
+        return encoder_from_bytes(index.encoder())
     except DamagedIndexError:
         raise
     except InputError:

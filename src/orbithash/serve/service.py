@@ -1,4 +1,4 @@
-"""The index and its encoder at work: what the routes ask for, done in threads."""
+"""The served index with its encoder: encoding and searching in worker pools."""
 
 import base64
 import binascii
@@ -6,190 +6,223 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
+from jaxtyping import UInt8
 
 from orbithash.codes import code_bytes, pack
-from orbithash.encoders import FeatureEncoder, ImageEncoder
-from orbithash.index import Index, Metadata
+from orbithash.encoders import Encoder, ImageEncoder
+from orbithash.index import Index, Where
+from orbithash.retrieval.query import DEFAULT_K, Query, Result, StoredItem, find
+from orbithash.serve.error_responses import UnprocessableError
+from orbithash.serve.images import (
+    ThumbnailCache,
+    declared_pixels,
+    decode_upload,
+    display_name,
+    image_file,
+)
 from orbithash.serve.metrics import Metrics
-from orbithash.serve.pictures import Thumbnails, decode_upload, file_of, name_of, pixels_of
-from orbithash.serve.problems import RefusedError
-from orbithash.serve.questions import Question, Reply, ask
-from orbithash.serve.readiness import Readiness
-from orbithash.serve.schemas import Answer, Coded, Hit, Item, Query, SearchRequest, Took
+from orbithash.serve.schemas import (
+    CodeInput,
+    Hit,
+    Item,
+    QueryInfo,
+    SearchRequest,
+    SearchResponse,
+    Timing,
+)
 from orbithash.serve.settings import ServeSettings
-from orbithash.serve.statistics import KeptStatistics
-from orbithash.serve.work import Workers
+from orbithash.serve.workers import WorkerPool
 
-N_SEARCHING, N_SHOWING = 4, 2  # threads
-MANY = 1 << 30
-TOGETHER = 2  # times the pixels of one image, in all images of a request
+Code = UInt8[np.ndarray, " bytes"]
+
+N_SEARCH_THREADS, N_IMAGE_THREADS = 4, 2
+REQUEST_PIXELS_FACTOR = 2  # pixels of all images of a request, in multiples of the limit of one
 
 
 class Service:
-    """One index that is served."""
+    """One index, its encoder, and a worker pool for each kind of work.
+
+    Queues are unbounded except for encoding: the middleware limits the requests in flight, but one
+    request can bring many images, and each takes long.
+    """
 
     def __init__(
         self,
         index: Index,
-        encoder: FeatureEncoder | ImageEncoder | None,
+        encoder: Encoder | None,
         settings: ServeSettings,
         metrics: Metrics,
     ) -> None:
         self.index, self.settings, self.metrics = index, settings, metrics
         self.encoder = encoder if isinstance(encoder, ImageEncoder) else None
-        self.statistics = KeptStatistics(index)
-        self.thumbnails = Thumbnails()
-        self.readiness = Readiness(index, metrics)
-        # What may wait here is limited by how many requests are let in at all. Images are another
-        # matter: each takes long, and one request can bring many.
-        self.searching = Workers("searching", n_threads=N_SEARCHING, n_waiting=MANY)
-        self.showing = Workers("showing", n_threads=N_SHOWING, n_waiting=MANY)
-        # One thread, so that new ids are taken and stored by one at a time; they may wait long for
-        # other processes, and searches must not wait with them.
-        self.writing = Workers("writing", n_threads=1, n_waiting=MANY)
-        self.looking = Workers("looking", n_threads=1, n_waiting=MANY)
-        # One thread: the network uses all cores by itself.
-        self.encoding = Workers("encoding", n_threads=1, n_waiting=settings.limits.encoding_queue)
+        self.thumbnails = ThumbnailCache()
+        self.search_pool = WorkerPool("search", n_threads=N_SEARCH_THREADS)
+        self.image_pool = WorkerPool("images", n_threads=N_IMAGE_THREADS)
+        # One thread, so that two additions never get the same ids. Writes may wait long for other
+        # processes; searches must not wait with them.
+        self.write_pool = WorkerPool("writes", n_threads=1)
+        self.statistics_pool = WorkerPool("statistics", n_threads=1)
+        self.readiness_pool = WorkerPool("readiness", n_threads=1, max_queued=0)
+        # One thread: the network itself uses all cores.
+        self.encoding_pool = WorkerPool(
+            "encoding", n_threads=1, max_queued=settings.limits.encoding_queue
+        )
 
     def close(self) -> None:
-        """Finish what was accepted, then let go of the index."""
-        for workers in (self.encoding, self.searching, self.writing, self.showing, self.looking):
-            workers.close()
-        self.readiness.close()
+        """Finish running work, then close the index."""
+        for pool in (
+            self.encoding_pool,
+            self.search_pool,
+            self.write_pool,
+            self.image_pool,
+            self.statistics_pool,
+            self.readiness_pool,
+        ):
+            pool.close()
         self.index.close()
 
-    async def answer(self, requests: Sequence[SearchRequest]) -> list[Answer]:
-        """What the index finds for each request."""
-        began = time.perf_counter()
-        for request in requests:
-            self._check(request)
+    async def search(self, requests: Sequence[SearchRequest]) -> list[SearchResponse]:
+        """Search for each request."""
+        start = time.perf_counter()
+        n_hits = [self._max_hits(request.k, request.radius) for request in requests]
         codes = await self.codes_of(requests)
-        encoded = time.perf_counter()
-        questions = [
-            Question(request.k, request.radius, tuple(request.labels), request.id, code)
-            for request, code in zip(requests, codes, strict=True)
+        queries = [
+            Query(code, request.id, k, request.radius, label_filter(request.labels))
+            for k, request, code in zip(n_hits, requests, codes, strict=True)
         ]
-        answers = await self.searching.run(self._found, questions)
-        took = Took(
-            encoding=round(1e3 * (encoded - began), 3),
-            searching=round(1e3 * (time.perf_counter() - encoded), 3),
-        )
-        for answer in answers:
-            answer.took = took
-        return answers
+        return await self._find(queries, start)
 
-    async def answer_image(
-        self, image: bytes, *, k: int, radius: int | None, labels: list[str]
-    ) -> Answer:
-        """What the index finds for an image that was uploaded."""
-        began = time.perf_counter()
-        (code,) = await self.encode([image])
-        encoding = 1e3 * (time.perf_counter() - began)
-        request = SearchRequest(code=code.hex(), k=k, radius=radius, labels=labels)
-        (answer,) = await self.answer([request])
-        answer.took.encoding = round(encoding, 3)
-        return answer
+    async def search_by_image(
+        self, image: bytes, *, k: int | None, radius: int | None, labels: Sequence[str]
+    ) -> SearchResponse:
+        """Search by an uploaded image file."""
+        start = time.perf_counter()
+        n_hits = self._max_hits(k, radius)
+        (code,) = await self.encode_images([image])
+        query = Query(code, None, n_hits, radius, label_filter(labels))
+        (response,) = await self._find([query], start)
+        return response
 
-    async def codes_of(self, requests: Sequence[Coded]) -> list[bytes]:
-        """The code of each, encoded, as it was given, or nothing if it is given by an id."""
-        images = [request.image for request in requests if request.image is not None]
-        encoded = iter(await self.encode(images))
+    async def codes_of(self, inputs: Sequence[CodeInput]) -> list[Code | None]:
+        """Return the code of each input; None for a search by id."""
+        images = [each.image for each in inputs if each.image is not None]
+        encoded = iter(await self.encode_images(images))
         return [
-            next(encoded) if request.image is not None else self._given(request)
-            for request in requests
+            next(encoded) if each.image is not None else parse_code(each, self.index.n_bits)
+            for each in inputs
         ]
 
-    async def encode(self, images: Sequence[bytes | str]) -> list[bytes]:
-        """The codes of image files, given as they are or in base64."""
+    async def encode_images(self, images: Sequence[bytes | str]) -> list[Code]:
+        """Return the codes of image files, given as bytes or in base64."""
         if not images:
             return []
         if self.encoder is None:
-            raise RefusedError(
+            raise UnprocessableError(
                 "this index has no encoder for images; search by id, or give code or bits"
             )
-        return await self.encoding.run(self._encode, self.encoder, list(images))
+        return await self.encoding_pool.run(self._encode, self.encoder, images)
 
-    def _encode(self, encoder: ImageEncoder, images: list[bytes | str]) -> list[bytes]:
-        began, largest, n_pixels = time.perf_counter(), self.settings.limits.pixels, 0
+    def item(self, stored: StoredItem) -> Item:
+        """Return the public view of an item, which does not reveal where its file is."""
+        return Item(
+            id=stored.id,
+            name=display_name(stored.metadata),
+            labels=list(stored.metadata.labels),
+            code=stored.code.tobytes().hex(),
+            fields=dict(stored.metadata.fields),
+            picture=image_file(stored.metadata, self.settings.images) is not None,
+        )
+
+    def _max_hits(self, k: int | None, radius: int | None) -> int:
+        """Return `k` or its default; without `k`, only the server's limit bounds a radius."""
+        max_k = self.settings.limits.k
+        if k is None:
+            return max_k if radius is not None else min(DEFAULT_K, max_k)
+        if k > max_k:
+            raise UnprocessableError(f"k is {k}; at most {max_k} is allowed")
+        return k
+
+    def _encode(self, encoder: ImageEncoder, images: Sequence[bytes | str]) -> list[Code]:
+        start, limits, n_pixels = time.perf_counter(), self.settings.limits, 0
+        max_pixels = REQUEST_PIXELS_FACTOR * limits.pixels
         codes = []
-        for image in images:  # one after the other, for a batch of large ones would fill memory
-            content = from_base64(image) if isinstance(image, str) else image
-            # Many small files that claim much would keep everyone else waiting for minutes.
-            n_pixels += pixels_of(content)
-            if n_pixels > TOGETHER * largest:
-                raise RefusedError(
-                    f"the images have more than {TOGETHER * largest:,} pixels together; send fewer"
+        for image in images:  # one at a time: a batch of large ones would fill the memory
+            content = decode_base64(image) if isinstance(image, str) else image
+            # Many small files that declare large images would block the encoder for minutes.
+            n_pixels += declared_pixels(content)
+            if n_pixels > max_pixels:
+                raise UnprocessableError(
+                    f"the images have more than {max_pixels:,} pixels in total; send fewer"
                 )
-            if time.perf_counter() - began > self.settings.limits.encoding_seconds:
-                raise RefusedError("the images take too long to encode; send fewer at once")
-            decoded = decode_upload(content, at_least=encoder.view.resize, max_pixels=largest)
-            codes.append(encoder.encode([decoded])[0].tobytes())
-        self.metrics.encoded.inc(len(images))
-        self.metrics.encoding_seconds.inc(time.perf_counter() - began)
+            if time.perf_counter() - start > limits.encoding_seconds:
+                raise UnprocessableError("the images take too long to encode; send fewer at once")
+            decoded = decode_upload(content, at_least=encoder.view.resize, max_pixels=limits.pixels)
+            codes.append(encoder.encode([decoded])[0])
+        self.metrics.images_encoded.inc(len(images))
+        self.metrics.encoding_seconds.inc(time.perf_counter() - start)
         return codes
 
-    def _check(self, request: SearchRequest) -> None:
-        largest = self.settings.limits.k
-        if request.k > largest:
-            raise RefusedError(f"k is {request.k}; at most {largest} are found at once")
+    async def _find(self, queries: Sequence[Query], start: float) -> list[SearchResponse]:
+        encoded = time.perf_counter()
+        responses = await self.search_pool.run(self._respond, queries)
+        timing = Timing(
+            encoding=round(1e3 * (encoded - start), 3),
+            searching=round(1e3 * (time.perf_counter() - encoded), 3),
+        )
+        for response in responses:
+            response.took = timing
+        return responses
 
-    def _given(self, request: Coded) -> bytes:
-        n_bits = self.index.n_bits
-        if request.bits is not None:
-            if len(request.bits) != n_bits:
-                raise RefusedError(f"got {len(request.bits)} bits; codes here have {n_bits}")
-            bits = np.frombuffer(request.bits.encode(), dtype=np.uint8) == ord("1")
-            return pack(bits[None]).tobytes()
-        if request.code is None:
-            return b""
-        code = bytes.fromhex(request.code)
-        if len(code) != code_bytes(n_bits):
-            raise RefusedError(
-                f"got a code of {len(code)} bytes; {n_bits} bits need {code_bytes(n_bits)}"
-            )
-        unused = 8 * len(code) - n_bits
-        if code[-1] & ((1 << unused) - 1):
-            raise RefusedError(f"the last {unused} bits of a code of {n_bits} bits must be 0")
-        return code
+    def _respond(self, queries: Sequence[Query]) -> list[SearchResponse]:
+        return [self._response(result) for result in find(self.index, queries)]
 
-    def _found(self, questions: list[Question]) -> list[Answer]:
-        return [
-            self._answer(question, reply)
-            for question, reply in zip(questions, ask(self.index, questions), strict=True)
-        ]
-
-    def _answer(self, question: Question, reply: Reply) -> Answer:
-        item, labels = None, frozenset[str]()
-        if question.id is not None and reply.metadata is not None:
-            item = self.item(question.id, reply.code, reply.metadata)
-            labels = frozenset(reply.metadata.labels)
+    def _response(self, result: Result) -> SearchResponse:
+        item = None if result.item is None else self.item(result.item)
+        labels = frozenset(item.labels if item else ())
         hits = [
             Hit(
-                **self.item(found.id, found.code, found.metadata).__dict__,
-                rank=rank,
-                distance=found.distance,
-                matches=not labels.isdisjoint(found.metadata.labels) if labels else None,
+                **self.item(stored).__dict__,
+                rank=hit.rank,
+                distance=hit.distance,
+                matches=not labels.isdisjoint(hit.labels) if labels else None,
             )
-            for rank, found in enumerate(reply.found, start=1)
+            for hit, stored in zip(result.hits, result.items, strict=True)
         ]
-        query = Query(code=reply.code.hex(), item=item)
-        took = Took(encoding=0.0, searching=0.0)
-        return Answer(query=query, hits=hits, n_bits=self.index.n_bits, took=took)
-
-    def item(self, identifier: int, code: bytes, metadata: Metadata) -> Item:
-        """What a client may know of an item: not where its file is."""
-        return Item(
-            id=identifier,
-            name=name_of(metadata),
-            labels=list(metadata.labels),
-            code=code.hex(),
-            fields=dict(metadata.fields),
-            picture=file_of(metadata, self.settings.images) is not None,
+        return SearchResponse(
+            query=QueryInfo(code=result.code.tobytes().hex(), item=item),
+            hits=hits,
+            n_bits=self.index.n_bits,
+            took=Timing(encoding=0.0, searching=0.0),  # set when the search is done
         )
 
 
-def from_base64(text: str) -> bytes:
+def label_filter(labels: Sequence[str]) -> Where | None:
+    return Where(labels=tuple(labels)) if labels else None
+
+
+def parse_code(given: CodeInput, n_bits: int) -> Code | None:
+    """Return the code that `bits` or `code` spells out; None if neither is set."""
+    if given.bits is not None:
+        if len(given.bits) != n_bits:
+            raise UnprocessableError(f"got {len(given.bits)} bits; codes here have {n_bits}")
+        bits = np.frombuffer(given.bits.encode(), dtype=np.uint8) == ord("1")
+        codes: Code = pack(bits[None])[0]
+        return codes
+    if given.code is None:
+        return None
+    code = bytes.fromhex(given.code)
+    if len(code) != code_bytes(n_bits):
+        raise UnprocessableError(
+            f"got a code of {len(code)} bytes; {n_bits} bits need {code_bytes(n_bits)}"
+        )
+    n_padding = 8 * len(code) - n_bits
+    if code[-1] & ((1 << n_padding) - 1):
+        raise UnprocessableError(f"the last {n_padding} bits of a code of {n_bits} bits must be 0")
+    return np.frombuffer(code, dtype=np.uint8)
+
+
+def decode_base64(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise RefusedError("image is not base64; send the bytes of an image file in it") from None
+        raise UnprocessableError("image is not base64; encode the bytes of an image file") from None

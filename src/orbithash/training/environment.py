@@ -12,6 +12,7 @@ from types import FrameType
 
 import numba
 import torch
+from threadpoolctl import threadpool_limits
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +76,24 @@ def steady_threads() -> Iterator[None]:
     finally:
         numba.set_num_threads(kernels_before)
         torch.set_num_threads(before)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Use one thread, so that figures do not depend on the number of cores.
+
+    The order in which threads sum gradients depends on how many there are. Very small networks are
+    also faster with one.
+    """
+    before, kernels_before = torch.get_num_threads(), numba.get_num_threads()
+    with threadpool_limits(1):
+        # Both: they may share one OpenMP, and then the thread count of a kernel becomes torch's.
+        set_threads(1)
+        try:
+            yield
+        finally:
+            numba.set_num_threads(kernels_before)
+            torch.set_num_threads(before)
 
 
 def set_threads(number: int) -> None:

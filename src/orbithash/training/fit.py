@@ -4,43 +4,31 @@
 """
 
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from torch import nn
 
 from orbithash.codes import check_n_bits
-from orbithash.data import ImageFiles, ImageSource, LabelledFeatures, open_source
-from orbithash.encoders import Encoder, ImageEncoder, RunRecord, Training, load_run
+from orbithash.data import ImageSource, LabelledFeatures, open_source
+from orbithash.encoders import Encoder, Epoch, ImageEncoder, RunRecord, Training, load_run
 from orbithash.encoders.runs.fingerprints import data_digest, recorded_weights, weights_digest
 from orbithash.encoders.runs.record import package_versions
 from orbithash.encoders.runs.run_folder import (
-    CHECKPOINT,
-    CONTENTS,
-    LOG,
-    UNREADABLE,
-    epoch_logger,
     is_finished,
-    write_run,
 )
-from orbithash.encoders.runs.split_file import write_split
 from orbithash.errors import InputError
-from orbithash.files import partial_folder, resumable_folder
 from orbithash.hashers import Hasher
 from orbithash.networks import PhotoBackbone, load_photo_backbone
 from orbithash.networks.backbones import check_device
-from orbithash.training.checkpoint import Checkpoints
-from orbithash.training.distributed import Processes, joined_processes
-from orbithash.training.environment import interruption, seeded
-from orbithash.training.hooks import Hooks, UnreadableLog, call_all, tensorboard_writer
+from orbithash.training.environment import seeded
+from orbithash.training.hooks import Hooks
 from orbithash.training.methods import Method, as_method
 from orbithash.training.on_arrays import fit_hasher, train_on_arrays
 from orbithash.training.on_images import train_on_images
-from orbithash.training.progress import epoch_bar, fit_spinner
+from orbithash.training.session import check_tensorboard, training_session
 from orbithash.training.settings import TrainingSettings, read_settings, resolve_settings
 
 
@@ -93,104 +81,87 @@ def train(
         changes: Fields of `TrainingSettings`, such as `epochs=20`.
     """
     out = None if out is None else Path(out)
-    check_tensorboard(tensorboard, out)
     if out is not None and resume and is_finished(out):
         return load_run(out)
     check_n_bits(bits)
-    chosen, file_settings = method_and_settings(method, options, settings, bits)
     check_device(device or "cpu")
-    with ExitStack() as stack:
-        processes = stack.enter_context(joined_processes())
-        folder = out and stack.enter_context(shared_folder(out, processes, resume, force))
-        data = open_source(source)
-        start = load_run(init) if isinstance(init, str | Path) else init
-        on_images = isinstance(data, ImageSource)
-        resolved = resolve_settings(preset, file_settings, changes, on_images=on_images, init=start)
-        given = {"backbone": backbone, "weights": weights, "device": device, "workers": workers}
-        check_arguments(data, source, chosen, given)
-        record = RunRecord(
-            method=chosen.name,
-            n_bits=bits,
-            seed=seed,
-            preset=preset,
-            settings=asdict(resolved),
-            options=chosen.options,
-            source=source_name(source),
-            init=None if init is None else str(init),
-            versions=package_versions(),
-            weights=None if weights is None else str(weights),
-            data_digest=data_digest(data),
-        )
-        unreadable = UnreadableLog(folder / UNREADABLE, processes) if folder else None
-        run_hooks = stack.enter_context(
-            watched(
-                hooks or Hooks(),
-                folder,
-                chosen,
-                resolved.epochs,
-                unreadable=unreadable,
-                tensorboard=tensorboard,
-                quiet=not processes.first
-                or not (sys.stdout.isatty() if progress is None else progress),
-                first=processes.first,
-            )
-        )
-        checkpoints = None
-        if folder:
-            checkpoints = Checkpoints(
-                folder / CHECKPOINT, every=checkpoint_every, processes=processes
-            )
-        encoder: Encoder
+    check_tensorboard(tensorboard, out)
+    chosen, file_settings = method_and_settings(method, options, settings, bits)
+    data = open_source(source)
+    on_images = isinstance(data, ImageSource)
+    given = {"backbone": backbone, "weights": weights, "device": device, "workers": workers}
+    check_arguments(data, source, chosen, given)
+    start = load_run(init) if isinstance(init, str | Path) else init
+    resolved = resolve_settings(preset, file_settings, changes, on_images=on_images, init=start)
+    digest = data_digest(data)
+    record = RunRecord(
+        method=chosen.name,
+        n_bits=bits,
+        seed=seed,
+        preset=preset,
+        settings=asdict(resolved),
+        options=chosen.options,
+        source=source_name(source),
+        init=None if init is None else str(init),
+        versions=package_versions(),
+        weights=None if weights is None else str(weights),
+        data_digest=digest,
+        features_by=recorded_weights(data) if isinstance(data, LabelledFeatures) else None,
+    )
+    encoder: Encoder
+    history: list[Epoch] = []
+    with training_session(
+        out,
+        chosen,
+        resolved.epochs,
+        hooks or Hooks(),
+        resume=resume,
+        force=force,
+        checkpoint_every=checkpoint_every,
+        tensorboard=tensorboard,
+        progress=sys.stdout.isatty() if progress is None else progress,
+    ) as session:
         if isinstance(data, ImageSource):
             network, name = initial_backbone(backbone, weights, start, init, source, seed=seed)
             record = replace(record, backbone=name)
-            if folder and processes.first and isinstance(data, ImageFiles):
-                write_split(data, folder)
+            session.keep_split(data)
             encoder, history = train_on_images(
                 data,
                 network,
                 chosen,
                 bits,
                 resolved,
-                digest=record.data_digest or "",
+                digest=digest,
                 init=start,
                 seed=seed,
                 n_workers=workers,
                 device=device or "cpu",
-                hooks=run_hooks,
-                checkpoints=checkpoints,
-                processes=processes,
+                hooks=session.hooks,
+                checkpoints=session.checkpoints,
+                processes=session.processes,
             )
-            seconds = sum(epoch.seconds for epoch in history)
         elif chosen.is_loss:
-            record = replace(record, features_by=recorded_weights(data.made_with))
             encoder, history = train_on_arrays(
                 data,
                 chosen,
                 bits,
                 resolved,
+                digest=digest,
                 backbone=backbone if isinstance(backbone, str) else None,
                 init=start,
                 seed=seed,
-                hooks=run_hooks,
-                checkpoints=checkpoints,
-                processes=processes,
+                hooks=session.hooks,
+                checkpoints=session.checkpoints,
+                processes=session.processes,
             )
+        else:
+            check_no_start(chosen, start)
+            encoder, seconds = fit_hasher(data, chosen, bits, seed=seed)
+        if chosen.is_loss:
             # Summed over epochs: a resumed run was trained by several processes.
             seconds = sum(epoch.seconds for epoch in history)
-        else:
-            if start is not None:
-                raise InputError(
-                    f"{chosen.name} is fitted at once and cannot start from another run"
-                )
-            record = replace(record, features_by=recorded_weights(data.made_with))
-            encoder, seconds = fit_hasher(data, chosen, bits, seed=seed)
-            history = []
         encoder.training = Training(record, tuple(history), seconds)
-        if unreadable is not None:
-            unreadable.gather()
-        if folder and processes.first:
-            write_run(encoder, folder)
+        session.save(encoder)
     return encoder
 
 
@@ -240,81 +211,9 @@ def check_arguments(
             )
 
 
-def check_tensorboard(tensorboard: str | Path | None, out: Path | None) -> None:
-    """Raise if TensorBoard's log would be inside the run's folder, which is renamed at the end."""
-    if tensorboard is None or out is None:
-        return
-    for folder in (out.resolve(), partial_folder(out.resolve())):
-        if Path(tensorboard).resolve().is_relative_to(folder):
-            raise InputError(
-                f"--tensorboard {tensorboard} lies inside of --out, which is written when the run "
-                "is over; give a folder beside it"
-            )
-
-
-@contextmanager
-def shared_folder(out: Path, processes: Processes, resume: bool, force: bool) -> Iterator[Path]:
-    """Yield the run's folder to all processes; the first creates it and renames it at the end."""
-    created = resumable_folder(
-        out, contents=CONTENTS, checkpoint=CHECKPOINT, resume=resume, force=force
-    )
-    with ExitStack() as stack:
-        message = None
-        if processes.first:
-            try:
-                stack.enter_context(created)
-            except InputError as error:
-                message = str(error)
-        # All raise together: otherwise the others would wait for a process that has ended.
-        if (message := processes.gather_objects(message)[0]) is not None:
-            raise InputError(message)
-        yield partial_folder(out.absolute())
-
-
-@contextmanager
-def watched(
-    hooks: Hooks,
-    folder: Path | None,
-    method: Method,
-    epochs: int,
-    *,
-    unreadable: UnreadableLog | None,
-    tensorboard: str | Path | None,
-    quiet: bool,
-    first: bool,
-) -> Iterator[Hooks]:
-    """Yield the user's hooks together with the log, TensorBoard, progress bar and signals."""
-    with ExitStack() as stack:
-        console = Console(quiet=quiet)
-        bar = (
-            epoch_bar(console, method.name, epochs)
-            if method.is_loss
-            else fit_spinner(console, method.name)
-        )
-        shown = stack.enter_context(bar)
-        writers = [epoch_logger(folder / LOG)] if folder and first else []
-        if tensorboard is not None and first:
-            writers.append(tensorboard_writer(Path(tensorboard)))
-
-        def after_step(epochs_done: float, loss: float) -> None:
-            shown.after_step(epochs_done, loss)
-            hooks.after_step(epochs_done, loss)
-
-        def on_unreadable(path: str, reason: str) -> None:
-            if unreadable is not None:
-                unreadable(path, reason)
-            hooks.unreadable(path, reason)
-
-        # Only a run that can be resumed stops between two steps; any other ends at once.
-        signalled = (
-            stack.enter_context(interruption()) if folder and method.is_loss else lambda: False
-        )
-        yield Hooks(
-            after_epoch=call_all(*writers, shown.after_epoch, hooks.after_epoch),
-            after_step=after_step,
-            unreadable=on_unreadable,
-            stopping=lambda: signalled() or hooks.stopping(),
-        )
+def check_no_start(method: Method, start: Encoder | None) -> None:
+    if start is not None:
+        raise InputError(f"{method.name} is fitted at once and cannot start from another run")
 
 
 def initial_backbone(

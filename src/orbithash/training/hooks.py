@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from orbithash.encoders import Epoch
 from orbithash.encoders.unreadable import read_unreadable
@@ -24,12 +25,12 @@ class Hooks:
     stopping: Callable[[], bool] = lambda: False  # True: save the state and raise `Interrupted`
 
 
-def call_all(*functions: Callable[[Epoch], None]) -> Callable[[Epoch], None]:
-    """Return a function that passes each epoch to all functions."""
+def call_all(*functions: Callable[..., None]) -> Callable[..., None]:
+    """Return a function that passes its arguments to all functions."""
 
-    def call(epoch: Epoch) -> None:
+    def call(*arguments: Any) -> None:
         for function in functions:
-            function(epoch)
+            function(*arguments)
 
     return call
 

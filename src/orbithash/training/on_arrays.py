@@ -9,7 +9,7 @@ from jaxtyping import Float32, Int64
 from orbithash.codes import binarize, pack
 from orbithash.data import LabelledFeatures
 from orbithash.encoders import Encoder, Epoch, FeatureEncoder
-from orbithash.encoders.runs.fingerprints import arrays_digest, weights_digest
+from orbithash.encoders.runs.fingerprints import weights_digest
 from orbithash.errors import InputError
 from orbithash.metrics.scoring import evaluate_codes
 from orbithash.networks import FeatureHead, HashingNetwork, embed, small_backbone
@@ -29,6 +29,7 @@ def train_on_arrays(
     n_bits: int,
     settings: TrainingSettings,
     *,
+    digest: str = "",
     backbone: str | None = None,
     init: Encoder | None = None,
     seed: int = 0,
@@ -42,19 +43,18 @@ def train_on_arrays(
     never used. Rows held out for validation choose the epoch; without any, the last is kept. The
     seed determines the rows held out, the initial weights and the batches, never the method: two
     losses with one seed start from the same weights and see the same rows in the same order. Where
-    the data have further views of an image, each batch uses a random one of them.
+    the data have further views of an image, each batch uses a random one of them. `digest` is the
+    fingerprint of the data.
     """
     plan = plan_training(
         data.labels, data.split, method, n_bits, settings, seed=seed, classes=data.classes
     )
-    features = data.features[data.split.train]
-    further = (data.views.features, data.views.of) if data.views else ()
     inputs = torch.from_numpy(data.features[np.concatenate([plan.train, plan.held_out])])
     n_train = len(plan.train)
     with seeded(seed):
         network = initial_network(inputs[:n_train], n_bits, settings, backbone, init)
         identity = run_identity(method, n_bits, settings, seed) | {
-            "features": arrays_digest(features, data.labels[data.split.train], *further),
+            "features": digest,
             "init": None if init is None else weights_digest(network),
         }
 

@@ -18,11 +18,11 @@ from orbithash.encoders.runs.fingerprints import weights_digest
 from orbithash.errors import InputError
 from orbithash.metrics.scoring import evaluate_codes
 from orbithash.networks import HashingNetwork, PhotoBackbone
+from orbithash.training.batches import ImageBatches, ImageReader
 from orbithash.training.checkpoint import Checkpoints
 from orbithash.training.distributed import ALONE, Processes
 from orbithash.training.environment import Interrupted, seeded
 from orbithash.training.hooks import Hooks
-from orbithash.training.image_batches import ImageBatches, ImageReader
 from orbithash.training.loop import train_network
 from orbithash.training.methods import Labels, Method, plan_training, run_identity
 from orbithash.training.on_arrays import copy_head
@@ -41,7 +41,7 @@ def train_on_images(
     n_bits: int,
     settings: TrainingSettings,
     *,
-    digest: str,
+    digest: str = "",
     init: Encoder | None = None,
     seed: int = 0,
     n_workers: int | None = None,

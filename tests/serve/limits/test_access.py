@@ -10,67 +10,67 @@ from served_indexes import API, READ_KEY, WRITE_KEY, bearer, client_of, picture_
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def index_path(tmp_path_factory):
     return picture_index(tmp_path_factory.mktemp("served"))
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::", "birds.example"])
-def test_others_are_not_let_in_without_a_key_unless_told_so(host):
+def test_a_public_address_requires_a_key_or_the_public_option(host):
     with pytest.raises(InputError, match="ORBITHASH_KEY"):
         check_exposure(ServeSettings(host=host))
     check_exposure(ServeSettings(host=host, public=True))
     check_exposure(ServeSettings(host=host, keys=Keys(write=WRITE_KEY)))
 
 
-def test_a_proxy_lets_others_in_too():
+def test_a_proxy_requires_a_key_or_the_public_option():
     with pytest.raises(InputError, match="ORBITHASH_KEY"):
         check_exposure(ServeSettings(behind_proxy=True))
     check_exposure(ServeSettings(behind_proxy=True, public=True))
     check_exposure(ServeSettings(behind_proxy=True, keys=Keys(read=READ_KEY)))
 
 
-def test_a_client_behind_a_proxy_cannot_say_that_it_is_another(place):
+def test_a_client_behind_a_proxy_cannot_forge_its_address(index_path):
     limits = Limits(rate=0.01, burst_seconds=200)
     settings = ServeSettings(public=True, behind_proxy=True, limits=limits)
-    with live_server(place, settings) as server:
+    with live_server(index_path, settings) as server:
 
-        def asked(forwarded):
+        def status_of(forwarded):
             request = Request(
                 f"{server.address}api/v1/items/1", headers={"X-Forwarded-For": forwarded}
             )
             try:
-                with urlopen(request, timeout=20) as answer:
-                    return answer.status
+                with urlopen(request, timeout=600) as response:
+                    return response.status
             except HTTPError as error:
                 return error.code
 
-        # The proxy adds the last address; what stands before it came from the client.
-        statuses = [asked(f"198.51.100.{i}, 203.0.113.5") for i in range(3)]
+        # The proxy appends the last address; the client sent those before it.
+        statuses = [status_of(f"198.51.100.{i}, 203.0.113.5") for i in range(3)]
         assert statuses == [200, 200, 429]
-        assert asked("203.0.113.5, 203.0.113.6") == 200
+        assert status_of("203.0.113.5, 203.0.113.6") == 200
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.8.8.8"])
-def test_this_machine_needs_no_key(host):
+def test_loopback_addresses_need_no_key(host):
     check_exposure(ServeSettings(host=host))
 
 
-def test_keys_come_from_the_environment_and_are_long_enough():
+def test_keys_come_from_the_environment_and_have_a_minimum_length():
     keys = keys_from({"ORBITHASH_KEY": WRITE_KEY, "ORBITHASH_READ_KEY": READ_KEY})
     assert (keys.write, keys.read) == (WRITE_KEY, READ_KEY)
     assert WRITE_KEY not in repr(keys)
     assert not keys_from({})
     for short in ("secret", "schlüssel" * 3, "with\nline breaks in it"):
-        with pytest.raises(InputError, match="plain characters"):
+        with pytest.raises(InputError, match="printable ASCII"):
             keys_from({"ORBITHASH_KEY": short})
 
 
-def test_with_a_key_everything_about_the_index_needs_it(place):
-    with client_of(place, with_keys()) as client:
+def test_with_keys_everything_about_the_index_requires_one(index_path):
+    with client_of(index_path, with_keys()) as client:
         for path in ("stats", "sample", "items/0", "items/0/thumbnail", "items/0/image"):
-            refused = client.get(f"{API}/{path}")
-            assert refused.status_code == 401
-            assert refused.headers["www-authenticate"] == "Bearer"
+            rejected = client.get(f"{API}/{path}")
+            assert rejected.status_code == 401
+            assert rejected.headers["www-authenticate"] == "Bearer"
             assert client.get(f"{API}/{path}", headers=bearer(READ_KEY)).status_code == 200
             assert client.get(f"{API}/{path}", headers=bearer(WRITE_KEY)).status_code == 200
             for wrong in (READ_KEY[:-1], READ_KEY + "x", "", READ_KEY.upper()):
@@ -81,8 +81,8 @@ def test_with_a_key_everything_about_the_index_needs_it(place):
             assert client.get(path).status_code == 200
 
 
-def test_a_browser_gets_a_cookie_for_a_key_that_lets_it_read_and_not_write(place):
-    with client_of(place, with_keys()) as client:
+def test_the_session_cookie_allows_reading_but_not_writing(index_path):
+    with client_of(index_path, with_keys()) as client:
         assert client.get(f"{API}/session").status_code == 401
         assert client.post(f"{API}/session", json={"key": "wrong" * 5}).status_code == 401
         welcome = client.post(f"{API}/session", json={"key": WRITE_KEY})
@@ -93,92 +93,94 @@ def test_a_browser_gets_a_cookie_for_a_key_that_lets_it_read_and_not_write(place
         assert client.get(f"{API}/stats").status_code == 200  # the client sends it back
         assert client.delete(f"{API}/items/0").status_code == 401
     other = ServeSettings(keys=Keys(write=WRITE_KEY + "changed"))
-    with client_of(place, other, Cookie=cookie.partition(";")[0]) as client:
+    with client_of(index_path, other, Cookie=cookie.partition(";")[0]) as client:
         assert client.get(f"{API}/stats").status_code == 401
 
 
 @pytest.mark.parametrize("odd", ['a={"x":1}', "theme=a b", "x=[1]", "a@b=1", "foo", "=", "é=1"])
-def test_cookies_of_others_on_this_host_do_not_matter(place, odd):
-    with client_of(place, with_keys()) as client:
+def test_malformed_cookies_of_other_servers_are_ignored(index_path, odd):
+    with client_of(index_path, with_keys()) as client:
         welcome = client.post(f"{API}/session", json={"key": READ_KEY})
         cookie = welcome.headers["set-cookie"].partition(";")[0]
         client.cookies.clear()
         for sent in (f"{odd}; {cookie}", f"{cookie}; {odd}"):
-            answer = client.get(f"{API}/stats", headers={"Cookie": sent.encode()})
-            assert answer.status_code == 200
+            response = client.get(f"{API}/stats", headers={"Cookie": sent.encode()})
+            assert response.status_code == 200
         assert client.get(f"{API}/stats", headers={"Cookie": odd.encode()}).status_code == 401
 
 
-def test_servers_on_other_ports_of_the_host_keep_their_own_cookies(place):
+def test_servers_on_other_ports_use_other_cookie_names(index_path):
     names = set()
     for keys in (Keys(WRITE_KEY), Keys(READ_KEY)):
-        with client_of(place, ServeSettings(keys=keys)) as client:
+        with client_of(index_path, ServeSettings(keys=keys)) as client:
             welcome = client.post(f"{API}/session", json={"key": keys.write})
             names.add(welcome.headers["set-cookie"].partition("=")[0])
     assert len(names) == 2
 
 
-def test_public_means_that_reading_needs_no_key(place):
-    with client_of(place, with_keys(public=True)) as client:
+def test_a_public_server_can_be_read_without_a_key(index_path):
+    with client_of(index_path, with_keys(public=True)) as client:
         assert client.get(f"{API}/stats").status_code == 200
         assert client.get(f"{API}/session").status_code == 200
 
 
-def test_a_name_of_another_site_that_points_here_is_refused(place):
-    with client_of(place) as client:
+def test_unknown_host_names_are_rejected_on_loopback(index_path):
+    with client_of(index_path) as client:
         for host in ("evil.example", "evil.example:8000", "127.0.0.1.evil.example", ""):
             assert client.get(f"{API}/stats", headers={"Host": host}).status_code == 421
         for host in ("localhost:8000", "127.0.0.1", "[::1]:8000"):
             assert client.get(f"{API}/stats", headers={"Host": host}).status_code == 200
 
 
-def test_pages_of_other_sites_cannot_make_the_server_work(place):
-    with client_of(place) as client:
+def test_cross_site_requests_are_rejected(index_path):
+    with client_of(index_path) as client:
         for site, status in (
             ("cross-site", 403),
             ("same-site", 403),  # another port of this machine
             ("same-origin", 200),
             ("none", 200),
         ):
-            answer = client.post(f"{API}/search", json={"id": 1}, headers={"Sec-Fetch-Site": site})
-            assert answer.status_code == status
+            response = client.post(
+                f"{API}/search", json={"id": 1}, headers={"Sec-Fetch-Site": site}
+            )
+            assert response.status_code == status
 
 
-def test_what_is_said_of_items_is_kept_nowhere(place):
-    with client_of(place) as client:
+def test_responses_about_items_are_not_cached(index_path):
+    with client_of(index_path) as client:
         for path in ("stats", "sample", "items/0", "items/4711"):
             assert client.get(f"{API}/{path}").headers["cache-control"] == "no-store"
         assert "max-age" in client.get(f"{API}/items/0/thumbnail").headers["cache-control"]
         assert client.get("/").headers["cache-control"] == "no-cache"
 
 
-def test_every_answer_carries_strict_headers(place):
-    with client_of(place) as client:
-        for answer in (
+def test_every_response_has_security_headers(index_path):
+    with client_of(index_path) as client:
+        for response in (
             client.get("/"),
             client.get("/page/style.css"),
             client.get("/nowhere"),
             client.get(f"{API}/items/0/image"),
             client.post(f"{API}/search", json={}),
         ):
-            policy = answer.headers["content-security-policy"]
+            policy = response.headers["content-security-policy"]
             assert "default-src 'none'" in policy
             assert "unsafe" not in policy
-            assert answer.headers["x-content-type-options"] == "nosniff"
-            assert answer.headers["referrer-policy"] == "no-referrer"
-            assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+            assert response.headers["x-content-type-options"] == "nosniff"
+            assert response.headers["referrer-policy"] == "no-referrer"
+            assert response.headers["cross-origin-resource-policy"] == "same-origin"
 
 
 @pytest.mark.parametrize("name", ["../app.py", "..%2fapp.py", "%2e%2e/app.py", "app.py", "x.js"])
-def test_only_files_of_the_page_are_served_as_the_page(place, name):
-    with client_of(place) as client:
-        answer = client.get(f"/page/{name}")
-        assert answer.status_code == 404
-        assert "import" not in answer.text
+def test_only_page_files_are_served_below_page(index_path, name):
+    with client_of(index_path) as client:
+        response = client.get(f"/page/{name}")
+        assert response.status_code == 404
+        assert "import" not in response.text
 
 
-def test_the_page_itself_asks_nobody_else_for_anything(place):
-    with client_of(place) as client:
+def test_the_page_has_no_external_or_inline_resources(index_path):
+    with client_of(index_path) as client:
         page = client.get("/").text
         assert "http" not in page.replace("http-equiv", "")
         assert "<style" not in page

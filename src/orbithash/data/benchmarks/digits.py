@@ -1,4 +1,4 @@
-"""Images that come with the install: the demo's and the tests'."""
+"""Handwritten digits, installed with scikit-learn: for the demo and tests."""
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -11,12 +11,12 @@ TRAIN_PER_CLASS = 40
 VALIDATION_PER_CLASS = 40
 
 
-def digits(seed: int = 0) -> LabelledFeatures:
+def read_digits(seed: int = 0) -> LabelledFeatures:
     """1,797 handwritten digits of 8 × 8 pixels, from scikit-learn (UCI, Alpaydin and Kaynak 1998).
 
-    Of each digit 40 images are queries and all others are the database. Training sees 40 per digit
-    of the database and settings are chosen on 40 more; the rest of the database no method has seen,
-    as in the paper's protocols, so that a method must generalise and cannot memorise.
+    Of each digit, 40 images are queries and all others are the database. 40 images per digit of
+    the database are for training and 40 more for validation. No method sees the remaining ones
+    before evaluation, as in the paper's protocols, so that memorising does not help.
     """
     bunch = load_digits()
     labels = bunch.target.astype(np.int64)

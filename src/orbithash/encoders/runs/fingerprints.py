@@ -11,7 +11,7 @@ from jaxtyping import Shaped
 from torch import nn
 
 from orbithash.data import ImageSource, LabelledFeatures
-from orbithash.data.augmentation import PARTS
+from orbithash.data.augmentation import CROP_SETTINGS
 from orbithash.networks import PhotoBackbone
 
 
@@ -30,7 +30,7 @@ def feature_fingerprint(
             "weights": weights_digest(backbone),
             "view": asdict(backbone.view),
             "number of views": n_views,
-            "parts that views show": PARTS if n_views else None,
+            "parts that views show": CROP_SETTINGS if n_views else None,
             "runtime": runtime,
             "images": images_digest(images),
         }
@@ -91,9 +91,9 @@ def changed_settings(before: str, now: str, *, ignored: Set[str] = frozenset()) 
     return " and ".join(name for name in names if old.get(name) != new.get(name))
 
 
-def recorded_weights(fingerprint: str) -> str | None:
-    """Return the digest of the weights that extracted features, if their fingerprint has it."""
-    digest = parsed(fingerprint).get("weights")
+def recorded_weights(data: LabelledFeatures) -> str | None:
+    """Return the digest of the weights that extracted the features, if they record it."""
+    digest = parsed(data.made_with).get("weights")
     return digest if isinstance(digest, str) else None
 
 

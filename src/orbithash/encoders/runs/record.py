@@ -16,9 +16,7 @@ class RunRecord:
     seed: int = 0
     preset: str = "default"
     settings: Mapping[str, Any] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # of the method, if not default
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the method, if not default
     source: str = ""
     init: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)

@@ -1,7 +1,7 @@
-"""Which items have a label: a table for filters that notices when it is not as written.
+"""Pairs of label and item, for filters, verified by a checksum per label.
 
-Beside the pairs of label and id stands, for every label, a sum over its ids. A pair that was
-lost, or that names another id or label than it did, leaves the sum wrong.
+For every label, a second table holds a sum over the ids of its items. A pair that is lost, or whose
+id or label is damaged, no longer matches the sum.
 """
 
 import sqlite3
@@ -18,8 +18,8 @@ SPREAD = np.uint64(0x9E3779B97F4A7C15)  # odd, so that each bit of an id reaches
 MODULUS = 1 << 32
 
 
-class Labels:
-    """The tables of labels; whoever calls has begun a transaction."""
+class LabelTable:
+    """The database tables `labels` and `label_sums`; the caller has begun a transaction."""
 
     def __init__(self, connection: sqlite3.Connection, folder: Path) -> None:
         self._connection, self._folder = connection, folder
@@ -33,7 +33,7 @@ class Labels:
             self._change_sum(label, ids, sign=1)
 
     def remove(self, items: Iterable[tuple[int, tuple[str, ...]]]) -> None:
-        """Forget these labels of these items."""
+        """Remove these labels of these items."""
         for label, ids in by_label(items).items():
             self._connection.executemany(
                 "DELETE FROM labels WHERE label = ? AND id = ?",
@@ -42,13 +42,13 @@ class Labels:
             self._change_sum(label, ids, sign=-1)
 
     def items_with(self, labels: Iterable[str]) -> Int64[np.ndarray, " n"]:
-        """The ids of the items with any of the labels, in ascending order."""
+        """Return the ids of the items with any of the labels, in ascending order."""
         found = [self._ids(label) for label in set(labels)]
         return np.unique(np.concatenate([np.empty(0, dtype=np.int64), *found]))
 
     def counts(self) -> dict[str, int]:
-        """How many items have each label that any has."""
-        # A label may be left in one of the tables only, if the other is damaged.
+        """Return the number of items with each label in use."""
+        # If one of the tables is damaged, a label may be in the other only.
         query = "SELECT label FROM labels UNION SELECT label FROM label_sums ORDER BY label"
         labels = [label for (label,) in self._connection.execute(query)]
         counts = {label: len(self._ids(label)) for label in labels}
@@ -59,14 +59,14 @@ class Labels:
         ids = np.fromiter((row[0] for row in rows), dtype=np.int64)
         query = "SELECT total FROM label_sums WHERE label = ?"
         total = self._connection.execute(query, (label,)).fetchone()
-        if (0 if total is None else total[0]) != sum_of(ids):
+        if (0 if total is None else total[0]) != id_checksum(ids):
             raise DamagedIndexError(
                 self._folder, f"the table of items with the label {label!r} is not as written"
             )
         return ids
 
     def _change_sum(self, label: str, ids: list[int], *, sign: int) -> None:
-        change = sign * sum_of(np.array(ids, dtype=np.int64)) % MODULUS
+        change = sign * id_checksum(np.array(ids, dtype=np.int64)) % MODULUS
         self._connection.execute(
             "INSERT INTO label_sums VALUES (?, ?) ON CONFLICT (label) "
             f"DO UPDATE SET total = (total + excluded.total) % {MODULUS}",
@@ -82,7 +82,7 @@ def by_label(items: Iterable[tuple[int, tuple[str, ...]]]) -> dict[str, list[int
     return ids
 
 
-def sum_of(ids: Int64[np.ndarray, " n"]) -> int:
-    """A number that every id changes, in any order."""
+def id_checksum(ids: Int64[np.ndarray, " n"]) -> int:
+    """Return a checksum of ids that does not depend on their order."""
     spread = (ids.view(np.uint64) + np.uint64(1)) * SPREAD >> np.uint64(32)
     return int(spread.sum(dtype=np.uint64)) % MODULUS

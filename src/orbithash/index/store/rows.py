@@ -1,4 +1,4 @@
-"""Metadata on disk: one row per item, with a checksum of its own, and tables for filters."""
+"""Metadata on disk: one row per item with a checksum, and the tables for filters."""
 
 import json
 import sqlite3
@@ -13,17 +13,17 @@ from jaxtyping import Int64
 
 from orbithash.errors import DamagedIndexError
 from orbithash.index.base import Metadata, Value, Where
-from orbithash.index.store.labels import Labels
+from orbithash.index.store.labels import LabelTable
 
 COLUMNS = "id, source, path, stamp, labels, fields, checksum"
 
 
-class Rows:
-    """The tables of metadata; whoever calls has begun a transaction."""
+class MetadataRows:
+    """The database tables of metadata; the caller has begun a transaction."""
 
     def __init__(self, connection: sqlite3.Connection, folder: Path) -> None:
         self._connection, self._folder = connection, folder
-        self._labels = Labels(connection, folder)
+        self._labels = LabelTable(connection, folder)
 
     def add(self, ids: Int64[np.ndarray, " n"], metadata: Sequence[Metadata]) -> None:
         """Store metadata under ids that are not in use."""
@@ -42,21 +42,21 @@ class Rows:
         self._labels.add(zip(ids.tolist(), (each.labels for each in metadata), strict=True))
 
     def remove(self, ids: Int64[np.ndarray, " n"]) -> None:
-        found = [pair for pair in self.of(ids) if pair is not None]
+        found = [pair for pair in self.get(ids) if pair is not None]
         self._labels.remove((identifier, metadata.labels) for identifier, metadata in found)
         self._connection.executemany(
             "DELETE FROM items WHERE id = ?", [(identifier,) for identifier in ids.tolist()]
         )
 
     def stored(self, ids: Int64[np.ndarray, " n"]) -> list[int]:
-        """Those of the ids that are in use, in their order."""
+        """Return those of the ids that are in use, in their order."""
         query = "SELECT id FROM items WHERE id IN (SELECT value FROM json_each(?))"
         found = self._connection.execute(query, (json.dumps(ids.tolist()),))
-        there = {identifier for (identifier,) in found}
-        return [identifier for identifier in ids.tolist() if identifier in there]
+        used = {identifier for (identifier,) in found}
+        return [identifier for identifier in ids.tolist() if identifier in used]
 
-    def of(self, ids: Int64[np.ndarray, " n"]) -> Iterator[tuple[int, Metadata] | None]:
-        """Each id with its metadata, or nothing where there is no such item."""
+    def get(self, ids: Int64[np.ndarray, " n"]) -> Iterator[tuple[int, Metadata] | None]:
+        """Yield each id with its metadata, or None if there is no such item."""
         names = self._source_names()
         for identifier in ids.tolist():
             row = self._connection.execute(
@@ -65,7 +65,7 @@ class Rows:
             yield None if row is None else (identifier, self._metadata(row, names))
 
     def admitted(self, where: Where) -> Int64[np.ndarray, " n"]:
-        """The ids of the items that a filter admits, in ascending order."""
+        """Return the ids of the items that a filter admits, in ascending order."""
         if where.labels and not where.fields:
             return self._labels.items_with(where.labels)
         conditions, values = ["TRUE"], []
@@ -77,22 +77,22 @@ class Rows:
             )
             values += [json.dumps([value]), name]
         query = f"SELECT {COLUMNS} FROM items WHERE {' AND '.join(conditions)} ORDER BY id"
-        # Those that SQLite passes over are not checked: that would take eight times as long.
-        found = self._checked(self._connection.execute(query, values))
+        # Rows that SQLite filters out are not verified: that would take eight times as long.
+        found = self._verified(self._connection.execute(query, values))
         ids = np.fromiter((row[0] for row in found), dtype=np.int64)
         return np.intersect1d(ids, self._labels.items_with(where.labels)) if where.labels else ids
 
     def known(self, source: str) -> dict[str, tuple[int, str]]:
-        """Id and stamp of everything that came from a source, by path."""
+        """Return id and stamp of every item that was indexed from a source, by path."""
         query = (
             f"SELECT {COLUMNS} FROM items "
             "WHERE source = (SELECT number FROM sources WHERE name = ?)"
         )
-        rows = self._checked(self._connection.execute(query, (source,)))
+        rows = self._verified(self._connection.execute(query, (source,)))
         return {path: (identifier, stamp) for identifier, _, path, stamp, *_ in rows}
 
     def label_counts(self) -> dict[str, int]:
-        """How many items have each label."""
+        """Return the number of items with each label."""
         return self._labels.counts()
 
     def _source_number(self, name: str) -> int:
@@ -105,14 +105,14 @@ class Rows:
     def _source_names(self) -> dict[Any, Any]:
         return dict(self._connection.execute("SELECT number, name FROM sources")) | {0: ""}
 
-    def _checked(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    def _verified(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
         names = self._source_names()
         for row in rows:
             self._check(row, names)
             yield row
 
     def _check(self, row: tuple[Any, ...], names: dict[Any, Any]) -> None:
-        """Raise unless a row is as it was written."""
+        """Raise unless a row matches its checksum."""
         identifier, source, *texts, expected = row
         if checksum(identifier, names.get(source), *texts) != expected:
             raise DamagedIndexError(

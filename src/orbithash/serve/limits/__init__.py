@@ -1,1 +1,1 @@
-"""Which requests are accepted: keys, rates, sizes, connections."""
+"""Admission control: access, rate limits, concurrency limits, request bodies, connections."""

@@ -1,28 +1,35 @@
-"""Who may do what: keys, the cookie of a browser, requests of other sites, and security headers."""
+"""Access control: API keys, the session cookie, cross-site requests, and security headers."""
 
 import hashlib
 import hmac
 
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.requests import cookie_parser
 
-from orbithash.serve.settings import KEY, Keys, ServeSettings, is_loopback
+from orbithash.serve.settings import WRITE_KEY_VARIABLE, Keys, ServeSettings, is_loopback
 
-PAGE_POLICY = "; ".join(
+API = "/api/v1"
+# These paths reveal nothing about the index.
+OPEN_PATHS = frozenset({"/", "/health", "/ready", "/openapi.json", f"{API}/session"})
+PAGE_PREFIX = "/page/"
+# Sec-Fetch-Site of a request by our own page, or by the user in the address bar.
+TRUSTED_SITES = ("same-origin", "none")
+
+CONTENT_SECURITY_POLICY = "; ".join(
     [
         "default-src 'none'",
         "script-src 'self'",
         "style-src 'self'",
-        "img-src 'self' blob: data:",  # of images that have not been sent yet
+        "img-src 'self' blob: data:",  # previews of uploads
         "connect-src 'self'",
         "base-uri 'none'",
         "form-action 'none'",
         "frame-ancestors 'none'",
     ]
 )
-
 SECURITY_HEADERS = [
-    (b"content-security-policy", PAGE_POLICY.encode()),
+    (b"content-security-policy", CONTENT_SECURITY_POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
@@ -30,75 +37,76 @@ SECURITY_HEADERS = [
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 ]
-
-NOT_KEPT = (b"cache-control", b"no-store")  # of all that does not say for how long it holds
-
-
-API = "/api/v1"
-# What anyone may fetch: it tells nothing of the index.
-OPEN = frozenset({"/", "/health", "/ready", "/openapi.json", f"{API}/session"})
-PAGE = "/page/"
-OURS = ("same-origin", "none")  # what a browser says of a request by our page, or by its user
+NO_STORE = (b"cache-control", b"no-store")  # for responses without a cache-control header
 
 
-def refusal(
-    method: str, path: str, headers: Headers, settings: ServeSettings
-) -> tuple[int, str] | None:
-    """Status and sentence for a request that may not be answered, or None."""
+def check_access(method: str, path: str, headers: Headers, settings: ServeSettings) -> None:
+    """Raise `HTTPException` if a request is not allowed: 421, 403 or 401."""
     if not is_expected_host(headers.get("host", ""), settings):
-        return 421, "this server is for this machine alone; use http://127.0.0.1 or localhost"
-    if method not in ("GET", "HEAD") and headers.get("sec-fetch-site", "none") not in OURS:
-        return 403, "pages of other sites may not use this server"
-    if path in OPEN or path.startswith(PAGE):
-        return None
-    writes = method in ("POST", "PUT", "PATCH", "DELETE") and path.startswith(f"{API}/items")
-    if writes and not settings.keys.write:
-        return 403, f"items cannot be changed here: the server was started without {KEY}"
-    if writes:
-        allowed = is_key(headers, settings.keys.write)
+        raise HTTPException(
+            421, "this server serves this machine only; use http://127.0.0.1 or localhost"
+        )
+    if method not in ("GET", "HEAD") and headers.get("sec-fetch-site", "none") not in TRUSTED_SITES:
+        raise HTTPException(403, "requests from other sites are not allowed")
+    if path in OPEN_PATHS or path.startswith(PAGE_PREFIX):
+        return
+    is_write = method in ("POST", "PUT", "PATCH", "DELETE") and path.startswith(f"{API}/items")
+    if is_write and not settings.keys.write:
+        raise HTTPException(
+            403, f"items cannot be changed: the server was started without {WRITE_KEY_VARIABLE}"
+        )
+    if is_write:
+        is_allowed = has_key(headers, settings.keys.write)
     else:
-        allowed = settings.reading_is_open or may_read(headers, settings.keys)
-    if allowed:
-        return None
-    return 401, "this needs a key: send it as Authorization: Bearer KEY"
+        is_allowed = settings.allows_anonymous_read or may_read(headers, settings.keys)
+    if not is_allowed:
+        raise HTTPException(
+            401,
+            "a key is required: send it as Authorization: Bearer KEY",
+            {"WWW-Authenticate": "Bearer"},
+        )
 
 
 def may_read(headers: Headers, keys: Keys) -> bool:
-    by_key = [is_key(headers, key) for key in (keys.write, keys.read) if key]
-    return any(by_key) or has_cookie(headers, keys)
+    """Return whether a request has one of the keys or the session cookie."""
+    matches = [has_key(headers, key) for key in (keys.write, keys.read) if key]
+    return any(matches) or has_session(headers, keys)
 
 
-def is_key(headers: Headers, key: str) -> bool:
-    scheme, _, given = headers.get("authorization", "").partition(" ")
-    return bool(key) and scheme.lower() == "bearer" and same(given.strip(), key)
+def has_key(headers: Headers, key: str) -> bool:
+    scheme, _, sent = headers.get("authorization", "").partition(" ")
+    return bool(key) and scheme.lower() == "bearer" and equal_secrets(sent.strip(), key)
 
 
-def same(given: str, expected: str) -> bool:
-    """Compared in a time that tells nothing of how much of it is right."""
-    return hmac.compare_digest(given.encode(), expected.encode())
+def equal_secrets(sent: str, expected: str) -> bool:
+    """Compare in constant time, so that timing does not reveal a partial match."""
+    return hmac.compare_digest(sent.encode(), expected.encode())
 
 
-def cookie_of(keys: Keys) -> str:
-    """What a browser keeps instead of the key: it reads, does not write, and ends with the key."""
+def has_session(headers: Headers, keys: Keys) -> bool:
+    sent = cookie_parser(headers.get("cookie", "")).get(session_cookie_name(keys), "")
+    return equal_secrets(sent, session_cookie(keys))
+
+
+def session_cookie(keys: Keys) -> str:
+    """Return the cookie that a browser stores instead of a key.
+
+    It allows reading but not writing, and becomes invalid when a key changes.
+    """
     secret = f"{keys.write}\n{keys.read}".encode()
     return hmac.new(secret, b"a browser that may read", hashlib.sha256).hexdigest()
 
 
-def cookie_name(keys: Keys) -> str:
-    """Another for other keys: cookies are shared by all ports of a host."""
-    return "orbithash-" + hashlib.sha256(cookie_of(keys).encode()).hexdigest()[:8]
-
-
-def has_cookie(headers: Headers, keys: Keys) -> bool:
-    given = cookie_parser(headers.get("cookie", "")).get(cookie_name(keys), "")
-    return same(given, cookie_of(keys))
+def session_cookie_name(keys: Keys) -> str:
+    """Return a name that depends on the keys, because all ports of a host share cookies."""
+    return "orbithash-" + hashlib.sha256(session_cookie(keys).encode()).hexdigest()[:8]
 
 
 def is_expected_host(host: str, settings: ServeSettings) -> bool:
-    """Whether the browser meant this server.
+    """Check the Host header against DNS rebinding.
 
-    A page elsewhere can point a name of its own at 127.0.0.1, and then read what only this machine
-    should; but the browser still says that name.
+    Another site can point its own name at 127.0.0.1 to read from a local server, but the browser
+    still sends that name.
     """
     if settings.behind_proxy or not is_loopback(settings.host):
         return True

@@ -1,4 +1,4 @@
-// The server's API. Addresses are relative, so that the page also works below a proxy's path.
+// Client of the HTTP API. URLs are relative, so that the page also works below a proxy's path.
 
 const API = "api/v1/";
 
@@ -9,16 +9,16 @@ export class ApiError extends Error {
   }
 }
 
-// With the code, because a browser keeps pictures, and another item may get the id.
-export const thumbnail = (item) => `${API}items/${item.text_id}/thumbnail?of=${item.code}`;
-export const original = (item) => `${API}items/${item.text_id}/image?of=${item.code}`;
+// The code is part of the URL because browsers cache images, and an id can be reused.
+export const thumbnailUrl = (item) => `${API}items/${item.text_id}/thumbnail?of=${item.code}`;
+export const originalUrl = (item) => `${API}items/${item.text_id}/image?of=${item.code}`;
 
 export const about = () => call("about");
 export const stats = (signal) => call("stats", { signal });
 export const sample = (n, seed, signal) => call(`sample?n=${n}&seed=${seed}`, { signal });
 export const session = () => call("session");
-export const search = (request, signal) => send("search", request, signal);
-export const openSession = (key) => send("session", { key });
+export const search = (request, signal) => postJson("search", request, signal);
+export const openSession = (key) => postJson("session", { key });
 
 export function searchImage(file, { k, radius, labels }, signal) {
   const form = new FormData();
@@ -29,7 +29,7 @@ export function searchImage(file, { k, radius, labels }, signal) {
   return call("search/image", { method: "POST", body: form, signal });
 }
 
-function send(path, body, signal) {
+function postJson(path, body, signal) {
   const headers = { "Content-Type": "application/json" };
   return call(path, { method: "POST", headers, body: JSON.stringify(body), signal });
 }
@@ -41,19 +41,19 @@ async function call(path, options = {}) {
     if (response.ok) return await response.json();
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new ApiError(0, "The server does not answer. Is it still running?");
+    throw new ApiError(0, "The server does not respond. Is it still running?");
   }
-  throw new ApiError(response.status, await reason(response));
+  throw new ApiError(response.status, await errorMessage(response));
 }
 
-async function reason(response) {
+async function errorMessage(response) {
   try {
     const { detail } = await response.json();
-    return sentence(detail);
+    return asSentence(detail);
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    return `The server answered ${response.status}.`;
+    return `The server responded with status ${response.status}.`;
   }
 }
 
-const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
+const asSentence = (text) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");

@@ -1,23 +1,23 @@
-// Two views of one index; the address says which, and of what.
+// Entry point: shows the view that the URL selects.
 
 import { session } from "./api.js";
 import { showCollection } from "./collection.js";
 import { byId } from "./dom.js";
-import { showSearch, startSearch } from "./search.js";
-import { attempt } from "./shell.js";
-import { onState, start } from "./state.js";
+import { initSearch, showSearch } from "./search.js";
+import { runAndReport } from "./shell.js";
+import { onStateChange, start } from "./state.js";
 
-function show(state, moved) {
+function show(state, isNavigation) {
   byId("search").hidden = state.view !== "search";
   byId("collection").hidden = state.view !== "collection";
   for (const link of document.querySelectorAll("nav a")) {
     if (link.dataset.view === state.view) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  return state.view === "search" ? showSearch(state, moved) : showCollection();
+  return state.view === "search" ? showSearch(state, isNavigation) : showCollection();
 }
 
-startSearch();
-onState(show);
-await attempt(session); // asks for the key first, where one is needed
+initSearch();
+onStateChange(show);
+await runAndReport(session); // asks for the key first if one is required
 start();

@@ -1,48 +1,29 @@
-// Items as cards: links to a search by each, so that they open in a new tab as well.
+// Items as cards. Each card is a link to a search by its item, so it can be opened in a new tab.
 
-import { thumbnail } from "./api.js";
-import { strip } from "./bits.js";
+import { thumbnailUrl } from "./api.js";
+import { bitStrip } from "./bits.js";
 import { element, svg } from "./dom.js";
-import { addressOf, readState } from "./state.js";
+import { readState, urlOf } from "./state.js";
 
-const ATTEMPTS = 3; // for a picture
-const PAUSE = 700; // ms, longer each time
-
-export const addressOfItem = (item) =>
-  addressOf({ ...readState(), view: "search", id: item.text_id, code: null });
-
-export function picture(item, alt = "") {
-  const nothing = () => element("span", { class: "picture nothing" }, element("span", {}, extension(item.name)));
-  if (!item.picture) return nothing();
-  const image = element("img", { src: thumbnail(item), alt, loading: "lazy", decoding: "async" });
-  const frame = element("span", { class: "picture" }, image);
-  image.addEventListener("load", () => image.classList.toggle("tiny", image.naturalWidth < 64));
-  let attempts = 1;
-  image.addEventListener("error", () => {
-    // A busy server refuses pictures before searches.
-    if (attempts++ < ATTEMPTS) setTimeout(() => (image.src = image.src), PAUSE * attempts);
-    else frame.replaceWith(nothing());
-  });
-  return frame;
-}
-
-const extension = (name) => name.split("/").pop().slice(-24) || "no picture";
+const MAX_ATTEMPTS = 3; // to load an image
+const RETRY_DELAY = 700; // ms, times the number of attempts
+const TINY_PIXELS = 64; // narrower images are enlarged without smoothing
 
 export function itemCard(item) {
-  const name = [item.labels.join(", ") || item.name, "search for similar ones"].join(": ");
+  const name = [item.labels.join(", ") || item.name, "search for similar images"].join(": ");
   return element(
     "li",
     {},
     element(
       "a",
-      { class: "card", href: addressOfItem(item), "data-route": true, "aria-label": name, title: item.name },
-      picture(item),
-      element("span", { class: "facts" }, label(item)),
+      { class: "card", href: itemUrl(item), "data-route": true, "aria-label": name, title: item.name },
+      itemImage(item),
+      element("span", { class: "facts" }, labelText(item)),
     ),
   );
 }
 
-export function hitCard(hit, query, nBits) {
+export function hitCard(hit, queryCode, nBits) {
   return element(
     "li",
     {},
@@ -50,42 +31,62 @@ export function hitCard(hit, query, nBits) {
       "a",
       {
         class: "card",
-        href: addressOfItem(hit),
+        href: itemUrl(hit),
         "data-route": true,
         "data-id": hit.text_id,
-        "aria-label": spoken(hit, nBits),
+        "aria-label": describe(hit, nBits),
         title: hit.name,
       },
-      picture(hit),
+      itemImage(hit),
       element(
         "span",
         { class: "facts" },
         element("span", { class: "distance" }, String(hit.distance)),
-        label(hit),
-        mark(hit.matches),
+        labelText(hit),
+        matchMark(hit.matches),
       ),
-      strip(hit.code, nBits, query),
+      bitStrip(hit.code, nBits, queryCode),
     ),
   );
 }
 
-const label = (item) =>
+export const itemUrl = (item) => urlOf({ ...readState(), view: "search", id: item.text_id, code: null });
+
+export function itemImage(item, alt = "") {
+  const placeholder = () =>
+    element("span", { class: "picture placeholder" }, element("span", {}, shortName(item.name)));
+  if (!item.picture) return placeholder();
+  const image = element("img", { src: thumbnailUrl(item), alt, loading: "lazy", decoding: "async" });
+  const frame = element("span", { class: "picture" }, image);
+  image.addEventListener("load", () => image.classList.toggle("tiny", image.naturalWidth < TINY_PIXELS));
+  let attempts = 1;
+  image.addEventListener("error", () => {
+    // A busy server rejects images before searches.
+    if (attempts++ < MAX_ATTEMPTS) setTimeout(() => (image.src = image.src), RETRY_DELAY * attempts);
+    else frame.replaceWith(placeholder());
+  });
+  return frame;
+}
+
+const shortName = (name) => name.split("/").pop().slice(-24) || "no image";
+
+const labelText = (item) =>
   element("span", { class: "label" }, item.labels.join(", ") || element("span", { class: "faint" }, "no label"));
 
-function mark(matches) {
+function matchMark(matches) {
   if (matches === null) return null;
   const path = matches ? "M4 8.5l2.7 2.7L12 5.5" : "M5 5l6 6M11 5l-6 6";
   return svg(
     "svg",
-    { class: `mark ${matches ? "same" : "other"}`, viewBox: "0 0 16 16", role: "img", "aria-label": said(matches) },
+    { class: `mark ${matches ? "same" : "other"}`, viewBox: "0 0 16 16", role: "img", "aria-label": matchText(matches) },
     svg("path", { d: path }),
   );
 }
 
-const said = (matches) => (matches ? "same label" : "other label");
+const matchText = (matches) => (matches ? "same label" : "other label");
 
-function spoken(hit, nBits) {
+function describe(hit, nBits) {
   const parts = [`Rank ${hit.rank}`, hit.labels.join(", ") || hit.name, `${hit.distance} of ${nBits} bits differ`];
-  if (hit.matches !== null) parts.push(said(hit.matches));
+  if (hit.matches !== null) parts.push(matchText(hit.matches));
   return parts.join("; ");
 }

@@ -1,14 +1,15 @@
-// Two small charts, drawn to be read at a glance; each says in words what it shows.
+// Two small SVG charts, each with a caption that says in words what it shows.
 
-import { element, number, svg } from "./dom.js";
+import { element, formatNumber, svg } from "./dom.js";
 
 const WIDTH = 640;
 const HEIGHT = 150;
-const AXIS = 22;
+const AXIS_HEIGHT = 22;
+const MAX_IMBALANCE = 0.25; // bits beyond it are highlighted
 
-// How many pairs are how far apart; `marks` are places with a name.
-export function histogram(counts, { label, marks = [] }) {
-  const most = Math.max(1, ...counts);
+// Number of pairs at each distance; `marks` are named positions on the x axis.
+export function distanceHistogram(counts, { caption, marks = [] }) {
+  const maxCount = Math.max(1, ...counts);
   const step = WIDTH / counts.length;
   const bars = counts.map((count, i) =>
     svg(
@@ -17,50 +18,51 @@ export function histogram(counts, { label, marks = [] }) {
         class: "bar",
         x: i * step + step * 0.08,
         width: step * 0.84,
-        y: HEIGHT - (count / most) * HEIGHT,
-        height: (count / most) * HEIGHT,
+        y: HEIGHT - (count / maxCount) * HEIGHT,
+        height: (count / maxCount) * HEIGHT,
       },
-      svg("title", {}, `${i} bits: ${number(count)} pairs`),
+      svg("title", {}, `${i} bits: ${formatNumber(count)} pairs`),
     ),
   );
-  const lines = marks.map(({ at, text }) => markAt((at + 0.5) * step, text));
-  return chart(label, [...bars, ...lines.flat(), ...axis(counts.length - 1, step)]);
+  const lines = marks.map(({ at, text }) => verticalMark((at + 0.5) * step, text));
+  return chart(caption, [...bars, ...lines.flat(), ...xAxis(counts.length - 1, step)]);
 }
 
-// The share of ones of each bit: half is best, and what leans far is coloured.
-export function balance(shares, { label }) {
-  const step = WIDTH / shares.length;
+// Fraction of ones of each bit, as a deviation from the ideal of one half.
+export function balanceChart(fractions, { caption }) {
+  const step = WIDTH / fractions.length;
   const middle = HEIGHT / 2;
-  const bars = shares.map((share, i) => {
-    const lean = (share - 0.5) * HEIGHT;
+  const bars = fractions.map((fraction, i) => {
+    const deviation = (fraction - 0.5) * HEIGHT;
     return svg(
       "rect",
       {
-        class: Math.abs(share - 0.5) > 0.25 ? "bar far" : "bar",
+        class: Math.abs(fraction - 0.5) > MAX_IMBALANCE ? "bar far" : "bar",
         x: i * step + step * 0.12,
         width: step * 0.76,
-        y: lean > 0 ? middle - lean : middle,
-        height: Math.max(1, Math.abs(lean)),
+        y: deviation > 0 ? middle - deviation : middle,
+        height: Math.max(1, Math.abs(deviation)),
       },
-      svg("title", {}, `bit ${i + 1}: ${Math.round(100 * share)} % ones`),
+      svg("title", {}, `bit ${i + 1}: ${Math.round(100 * fraction)} % ones`),
     );
   });
-  const grid = [0, 0.5, 1].map((share) =>
-    svg("line", { class: share === 0.5 ? "middle" : "line", x1: 0, x2: WIDTH, y1: (1 - share) * HEIGHT, y2: (1 - share) * HEIGHT }),
-  );
-  return chart(label, [...grid, ...bars, ...axis(shares.length, step, 1)]);
+  const gridLines = [0, 0.5, 1].map((fraction) => {
+    const y = (1 - fraction) * HEIGHT;
+    return svg("line", { class: fraction === 0.5 ? "middle" : "line", x1: 0, x2: WIDTH, y1: y, y2: y });
+  });
+  return chart(caption, [...gridLines, ...bars, ...xAxis(fractions.length, step, 1)]);
 }
 
-function chart(label, drawn) {
+function chart(caption, shapes) {
   return element(
     "figure",
     { class: "chart" },
-    svg("svg", { viewBox: `0 -14 ${WIDTH} ${HEIGHT + AXIS + 14}`, role: "img", "aria-label": label }, ...drawn),
-    element("figcaption", { class: "faint" }, label),
+    svg("svg", { viewBox: `0 -14 ${WIDTH} ${HEIGHT + AXIS_HEIGHT + 14}`, role: "img", "aria-label": caption }, ...shapes),
+    element("figcaption", { class: "faint" }, caption),
   );
 }
 
-function markAt(x, text) {
+function verticalMark(x, text) {
   const anchor = x > WIDTH * 0.7 ? "end" : "start";
   return [
     svg("line", { class: "mark-line", x1: x, x2: x, y1: -2, y2: HEIGHT }),
@@ -68,14 +70,15 @@ function markAt(x, text) {
   ];
 }
 
-function axis(last, step, first = 0) {
-  const every = niceStep(last / 8);
-  const ticks = [svg("line", { class: "line", x1: 0, x2: WIDTH, y1: HEIGHT, y2: HEIGHT })];
-  for (let i = first ? every : 0; i <= last; i += every) {
+function xAxis(last, step, first = 0) {
+  const interval = tickInterval(last / 8);
+  const shapes = [svg("line", { class: "line", x1: 0, x2: WIDTH, y1: HEIGHT, y2: HEIGHT })];
+  for (let i = first ? interval : 0; i <= last; i += interval) {
     const x = (i - first + 0.5) * step;
-    ticks.push(svg("text", { class: "tick", x, y: HEIGHT + 16, "text-anchor": "middle" }, String(i)));
+    shapes.push(svg("text", { class: "tick", x, y: HEIGHT + 16, "text-anchor": "middle" }, String(i)));
   }
-  return ticks;
+  return shapes;
 }
 
-const niceStep = (about) => [1, 2, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100, 128].find((step) => step >= about) ?? 256;
+const tickInterval = (minimum) =>
+  [1, 2, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100, 128].find((interval) => interval >= minimum) ?? 256;

@@ -1,36 +1,41 @@
-// The collection view: how much there is, of what, and how the codes spread.
+// The collection view: statistics of the index and a random sample.
 
 import * as api from "./api.js";
-import { strip } from "./bits.js";
-import { addressOfItem, itemCard, picture } from "./cards.js";
-import { balance, histogram } from "./charts.js";
-import { byId, counted, element, newSeed, number, shuffled } from "./dom.js";
-import { attempt, begin } from "./shell.js";
-import { arrive } from "./state.js";
+import { bitStrip } from "./bits.js";
+import { itemCard, itemImage, itemUrl } from "./cards.js";
+import { balanceChart, distanceHistogram } from "./charts.js";
+import { byId, element, formatNumber, plural, randomSeed, shuffled } from "./dom.js";
+import { runAndReport, startRequest } from "./shell.js";
+import { finishNavigation } from "./state.js";
 
-const LABELS = 24; // that are shown at first
-const SAMPLE = 24;
+const LABELS_SHOWN = 24; // before "Show more"
+const SAMPLE_SIZE = 24;
 
 export function showCollection() {
-  const signal = begin();
+  const signal = startRequest();
   document.title = "Collection · orbithash";
-  return attempt(async () => {
-    if (signal.aborted) return; // while a key was asked for
-    const about = await api.stats(signal).catch((error) => {
-      if (!signal.aborted && error.status !== 401) arrive(); // the problem is at the top
+  return runAndReport(async () => {
+    if (signal.aborted) return; // while the key dialog was open
+    const stats = await api.stats(signal).catch((error) => {
+      if (!signal.aborted && error.status !== 401) finishNavigation(); // the error is shown at the top
       throw error;
     });
     if (signal.aborted) return;
-    const [sample, drawSample] = sampleOf(about, signal);
+    const [sample, drawSample] = samplePanel(stats, signal);
     byId("collection").replaceChildren(
-      element("h1", { id: "collection-title", tabindex: "-1" }, "The collection"),
-      tiles(about),
-      element("div", { class: "columns" }, labels(about), element("div", {}, distances(about), bits(about))),
-      pairs("Nearest pairs", "Of the sample, those that differ least: duplicates and near ones show here.", about.nearest, about),
-      pairs("Farthest pairs", "Of the sample, those that differ most.", about.farthest, about),
+      element("h1", { id: "collection-title", tabindex: "-1" }, "Collection"),
+      tiles(stats),
+      element("div", { class: "columns" }, labelPanel(stats), element("div", {}, distancePanel(stats), bitPanel(stats))),
+      pairPanel(
+        "Nearest pairs",
+        "Pairs of the sample with the smallest distances: duplicates and near-duplicates appear here.",
+        stats.nearest,
+        stats,
+      ),
+      pairPanel("Farthest pairs", "Pairs of the sample with the largest distances.", stats.farthest, stats),
       sample,
     );
-    if (arrive()) byId("collection-title").focus({ preventScroll: true });
+    if (finishNavigation()) byId("collection-title").focus({ preventScroll: true });
     await drawSample();
   });
 }
@@ -45,13 +50,13 @@ function panel(title, note, ...children) {
   );
 }
 
-function tiles(about) {
+function tiles(stats) {
   const facts = [
-    [number(about.count), about.count === 1 ? "image" : "images"],
-    [number(about.n_bits), "bits each"],
-    [number(about.n_labels), about.n_labels === 1 ? "label" : "labels"],
-    [bytes(about.memory_bytes || (about.count * about.n_bits) / 8), "of codes"],
-    [about.engine, "searches"],
+    [formatNumber(stats.count), stats.count === 1 ? "image" : "images"],
+    [formatNumber(stats.n_bits), "bits each"],
+    [formatNumber(stats.n_labels), stats.n_labels === 1 ? "label" : "labels"],
+    [formatBytes(stats.memory_bytes || (stats.count * stats.n_bits) / 8), "of codes"],
+    [stats.engine, "search engine"],
   ];
   return element(
     "dl",
@@ -60,86 +65,96 @@ function tiles(about) {
   );
 }
 
-function bytes(n) {
+function formatBytes(n) {
   const units = ["bytes", "kB", "MB", "GB"];
-  let at = 0;
-  for (; n >= 1000 && at < units.length - 1; at++) n /= 1000;
-  return `${n < 10 && at ? n.toFixed(1) : Math.round(n)} ${units[at]}`;
+  let unit = 0;
+  for (; n >= 1000 && unit < units.length - 1; unit++) n /= 1000;
+  return `${n < 10 && unit ? n.toFixed(1) : Math.round(n)} ${units[unit]}`;
 }
 
-function labels({ labels: counts, n_labels: total }) {
-  if (!counts.length) return panel("Labels", "Nothing here has a label.");
-  const most = counts[0].count;
-  const rows = counts.map(({ label, count }) => {
+function labelPanel({ labels, n_labels: nLabels }) {
+  if (!labels.length) return panel("Labels", "No item has a label.");
+  const maxCount = labels[0].count;
+  const rows = labels.map(({ label, count }) => {
     const bar = element("span", { class: "share" });
-    bar.style.setProperty("--share", `${(100 * count) / most}%`);
-    return element("li", {}, element("span", { class: "label", title: label }, label), bar, element("span", { class: "faint count" }, number(count)));
+    bar.style.setProperty("--share", `${(100 * count) / maxCount}%`);
+    return element(
+      "li",
+      {},
+      element("span", { class: "label", title: label }, label),
+      bar,
+      element("span", { class: "faint count" }, formatNumber(count)),
+    );
   });
-  const list = element("ul", { class: "bars" }, ...rows.slice(0, LABELS));
-  const rest = rows.slice(LABELS);
+  const list = element("ul", { class: "bars" }, ...rows.slice(0, LABELS_SHOWN));
+  const hiddenRows = rows.slice(LABELS_SHOWN);
   const more = element("button", {
     type: "button",
     class: "quiet",
     click: () => {
-      list.append(...rest);
+      list.append(...hiddenRows);
       more.remove();
     },
-  }, `Show ${number(rest.length)} more`);
-  const note = total > counts.length ? `The ${number(counts.length)} most frequent of ${number(total)}.` : null;
-  return panel("Labels", note, list, rest.length ? more : null);
+  }, `Show ${formatNumber(hiddenRows.length)} more`);
+  const note = nLabels > labels.length ? `The ${formatNumber(labels.length)} most frequent of ${formatNumber(nLabels)}.` : null;
+  return panel("Labels", note, list, hiddenRows.length ? more : null);
 }
 
-function bits({ bit_balance: shares, sample_size: n }) {
-  if (!shares.length) return panel("Balance of bits", "There is nothing to count yet.");
-  const leaning = shares.reduce((worst, share, i) => (Math.abs(share - 0.5) > Math.abs(shares[worst] - 0.5) ? i : worst), 0);
-  const label = `The most one-sided is bit ${leaning + 1}, which is one in ${Math.round(100 * shares[leaning])} % of ${counted(n, "item")}.`;
-  return panel("Balance of bits", "Up: more ones than zeros. Down: more zeros. A bit that is always the same tells nothing.", balance(shares, { label }));
+function bitPanel({ bit_balance: fractions, sample_size: sampleSize }) {
+  if (!fractions.length) return panel("Bit balance", "The index is empty.");
+  const imbalance = (i) => Math.abs(fractions[i] - 0.5);
+  const worst = fractions.reduce((worst, _, i) => (imbalance(i) > imbalance(worst) ? i : worst), 0);
+  const caption = `Least balanced: bit ${worst + 1}, which is 1 in ${Math.round(100 * fractions[worst])} % of ${plural(sampleSize, "item")}.`;
+  const note = "Up: more ones than zeros. Down: more zeros than ones. A constant bit carries no information.";
+  return panel("Bit balance", note, balanceChart(fractions, { caption }));
 }
 
-function distances({ distances: counts, n_bits: nBits, sample_size: n }) {
-  const pairsSeen = counts.reduce((sum, count) => sum + count, 0);
-  if (!pairsSeen) return panel("Distances", "Two items are needed for a distance.");
-  const mean = counts.reduce((sum, count, i) => sum + i * count, 0) / pairsSeen;
-  const label = `Between ${counted(n, "item")} chosen at random: ${mean.toFixed(1)} of ${nBits} bits on average.`;
-  return panel("Distances", null, histogram(counts, { label, marks: [{ at: mean, text: `mean ${mean.toFixed(1)}` }] }));
+function distancePanel({ distances: counts, n_bits: nBits, sample_size: sampleSize }) {
+  const nPairs = counts.reduce((sum, count) => sum + count, 0);
+  if (!nPairs) return panel("Distances", "At least two items are needed.");
+  const mean = counts.reduce((sum, count, distance) => sum + distance * count, 0) / nPairs;
+  const caption = `Pairs of ${plural(sampleSize, "random item")}: ${mean.toFixed(1)} of ${nBits} bits differ on average.`;
+  return panel("Distances", null, distanceHistogram(counts, { caption, marks: [{ at: mean, text: `mean ${mean.toFixed(1)}` }] }));
 }
 
-function pairs(title, note, found, { n_bits: nBits }) {
-  if (!found.length) return null;
-  const one = (item, other) =>
-    element(
+function pairPanel(title, note, pairs, { n_bits: nBits }) {
+  if (!pairs.length) return null;
+  const card = (item, other) => {
+    const name = item.labels.join(", ") || item.name;
+    return element(
       "a",
-      { class: "card", href: addressOfItem(item), "data-route": true, "aria-label": `${item.labels.join(", ") || item.name}: search for similar ones`, title: item.name },
-      picture(item),
-      element("span", { class: "facts" }, element("span", { class: "label" }, item.labels.join(", ") || item.name)),
-      strip(item.code, nBits, other.code),
+      { class: "card", href: itemUrl(item), "data-route": true, "aria-label": `${name}: search for similar images`, title: item.name },
+      itemImage(item),
+      element("span", { class: "facts" }, element("span", { class: "label" }, name)),
+      bitStrip(item.code, nBits, other.code),
     );
+  };
   return panel(
     title,
     note,
     element(
       "ul",
       { class: "pairs" },
-      ...found.map(({ first, second, distance }) =>
+      ...pairs.map(({ first, second, distance }) =>
         element(
           "li",
           {},
           element("p", { class: "apart" }, element("strong", {}, String(distance)), distance === 1 ? " bit apart" : " bits apart"),
-          element("div", { class: "pair" }, one(first, second), one(second, first)),
+          element("div", { class: "pair" }, card(first, second), card(second, first)),
         ),
       ),
     ),
   );
 }
 
-// Its panel, and what draws another sample into it.
-function sampleOf(about, signal) {
-  const grid = element("ul", { class: "grid small", "aria-label": "A sample" });
+// Returns the panel and a function that draws a new sample into it.
+function samplePanel(stats, signal) {
+  const grid = element("ul", { class: "grid small", "aria-label": "Random sample" });
   const draw = async () => {
-    const seed = newSeed();
-    const { items } = about.count ? await api.sample(SAMPLE, seed, signal) : { items: [] };
+    const seed = randomSeed();
+    const { items } = stats.count ? await api.sample(SAMPLE_SIZE, seed, signal) : { items: [] };
     grid.replaceChildren(...shuffled(items, seed).map(itemCard));
   };
-  const others = element("button", { type: "button", class: "quiet", click: () => attempt(draw) }, "Show others");
-  return [panel("A sample", null, grid, others), draw];
+  const others = element("button", { type: "button", class: "quiet", click: () => runAndReport(draw) }, "Show others");
+  return [panel("Random sample", null, grid, others), draw];
 }

@@ -1,44 +1,46 @@
-// How many, how near, and of which labels.
+// Search options: number of results, radius and labels.
 
-import { byId, counted, element } from "./dom.js";
-import { adjust, readState, turn, withTurned } from "./state.js";
+import { byId, element, plural } from "./dom.js";
+import { readState, updateLater, updateState, withPending } from "./state.js";
 
-export function startControls() {
-  slider("k", (value) => ({ k: value }));
-  slider("radius", (value, most) => ({ radius: value >= most ? null : value }));
+const MAX_SLIDER_K = 100;
+
+export function initControls() {
+  initSlider("k", (value) => ({ k: value }));
+  initSlider("radius", (value, max) => ({ radius: value >= max ? null : value }));
   byId("filter").addEventListener("submit", (event) => {
     event.preventDefault();
-    choose(byId("label").value, true);
+    addLabel(byId("label").value, { acceptsUnlisted: true });
   });
-  // A choice from the list needs no Enter.
+  // Choosing from the list needs no Enter; those events have no or another input type.
   byId("label").addEventListener("input", (event) => {
-    if (event.inputType === "insertReplacementText" || !event.inputType) choose(event.target.value);
+    if (event.inputType === "insertReplacementText" || !event.inputType) addLabel(event.target.value);
   });
 }
 
-function slider(name, change) {
+function initSlider(name, stateChange) {
   const input = byId(name);
   input.addEventListener("input", () => {
     showValue(name);
-    turn(change(Number(input.value), Number(input.max)));
+    updateLater(stateChange(Number(input.value), Number(input.max)));
   });
 }
 
-// The list holds the most frequent labels; others can be typed.
-function choose(label, isComplete = false) {
-  const known = [...byId("labels").options].map((option) => option.value);
-  const chosen = known.find((each) => each.toLowerCase() === label.trim().toLowerCase());
-  const taken = chosen ?? (isComplete ? label.trim() : "");
-  if (!taken) return;
+// The list holds the most frequent labels only; others can be typed.
+function addLabel(text, { acceptsUnlisted = false } = {}) {
+  const listed = [...byId("labels").options].map((option) => option.value);
+  const match = listed.find((label) => label.toLowerCase() === text.trim().toLowerCase());
+  const label = match ?? (acceptsUnlisted ? text.trim() : "");
+  if (!label) return;
   byId("label").value = "";
   const { labels } = readState();
-  adjust({ labels: labels.includes(taken) ? labels : [...labels, taken] });
+  updateState({ labels: labels.includes(label) ? labels : [...labels, label] });
 }
 
 export function showSliders(state, about) {
-  const { n_bits: nBits, largest_k: largest, count } = about;
-  const { k, radius } = withTurned(state);
-  byId("k").max = Math.max(k, Math.min(100, largest, Math.max(1, count)));
+  const { n_bits: nBits, largest_k: largestK, count } = about;
+  const { k, radius } = withPending(state);
+  byId("k").max = Math.max(k, Math.min(MAX_SLIDER_K, largestK, Math.max(1, count)));
   byId("k").value = k;
   byId("radius").max = nBits;
   byId("radius").value = radius ?? nBits;
@@ -48,26 +50,26 @@ export function showSliders(state, about) {
 
 function showValue(name) {
   const input = byId(name);
-  const everything = name === "radius" && Number(input.value) >= Number(input.max);
-  const text = name === "k" ? input.value : everything ? "any" : counted(Number(input.value), "bit");
+  const isUnlimited = name === "radius" && Number(input.value) >= Number(input.max);
+  const text = name === "k" ? input.value : isUnlimited ? "any" : plural(Number(input.value), "bit");
   byId(`${name}-shown`).value = text;
   input.setAttribute("aria-valuetext", text);
-  const share = (input.value - input.min) / Math.max(1, input.max - input.min);
-  input.style.setProperty("--filled", `${100 * share}%`);
+  const fraction = (input.value - input.min) / Math.max(1, input.max - input.min);
+  input.style.setProperty("--filled", `${100 * fraction}%`);
 }
 
-export function showLabels({ labels }) {
+export function showLabelList({ labels }) {
   const list = byId("labels");
   if (list.childElementCount !== labels.length) {
     list.replaceChildren(
-      ...labels.map(({ label, count }) => element("option", { value: label }, counted(count, "item"))),
+      ...labels.map(({ label, count }) => element("option", { value: label }, plural(count, "item"))),
     );
   }
   byId("filter").hidden = !labels.length;
 }
 
-// At once, so that a label can be taken back even if nothing answers.
-export function showChosen(state) {
+// Called before the search, so that a label can be removed even if the server does not respond.
+export function showSelectedLabels(state) {
   byId("chosen").replaceChildren(
     ...state.labels.map((label) =>
       element(
@@ -78,9 +80,9 @@ export function showChosen(state) {
           {
             type: "button",
             class: "chip",
-            "aria-label": `Do not ask for ${label} any more`,
+            "aria-label": `Remove the label ${label}`,
             click: () => {
-              adjust({ labels: readState().labels.filter((each) => each !== label) });
+              updateState({ labels: readState().labels.filter((other) => other !== label) });
               byId("label").focus();
             },
           },

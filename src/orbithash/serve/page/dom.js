@@ -1,36 +1,34 @@
-// Elements in one expression. Text is always text: nothing that the server says is read as HTML.
+// Helpers to create elements and format numbers. Text from the server is never parsed as HTML.
 
-const SVG = "http://www.w3.org/2000/svg";
+const SVG_NAMESPACE = "http://www.w3.org/2000/svg";
 
 export const byId = (id) => document.getElementById(id);
 
 export function element(name, attributes = {}, ...children) {
-  return filled(document.createElement(name), attributes, children);
+  return fill(document.createElement(name), attributes, children);
 }
 
 export function svg(name, attributes = {}, ...children) {
-  return filled(document.createElementNS(SVG, name), attributes, children);
+  return fill(document.createElementNS(SVG_NAMESPACE, name), attributes, children);
 }
 
-function filled(made, attributes, children) {
+function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
-    if (typeof value === "function") made.addEventListener(name, value);
-    else if (value === true) made.setAttribute(name, "");
-    else if (value !== false && value !== null && value !== undefined) made.setAttribute(name, value);
+    if (typeof value === "function") node.addEventListener(name, value);
+    else if (value === true) node.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) node.setAttribute(name, value);
   }
-  made.append(...children.filter((child) => child !== null && child !== undefined));
-  return made;
+  node.append(...children.filter((child) => child !== null && child !== undefined));
+  return node;
 }
 
-export const number = (value) => value.toLocaleString("en");
+export const formatNumber = (value) => value.toLocaleString("en");
 
-export function counted(n, one, many = `${one}s`) {
-  return `${number(n)} ${n === 1 ? one : many}`;
-}
+export const plural = (n, noun) => `${formatNumber(n)} ${n === 1 ? noun : `${noun}s`}`;
 
-export const newSeed = () => String(Math.floor(Math.random() * 2 ** 31));
+export const randomSeed = () => String(Math.floor(Math.random() * 2 ** 31));
 
-// Items come in the order of ids, which is that of their folders. The same seed, the same order.
+// Samples arrive in the order of ids, that is, folder by folder. The same seed gives the same order.
 export function shuffled(items, seed) {
   const result = [...items];
   let state = Number(seed) % 2147483647 || 1;

@@ -1,39 +1,39 @@
-// Images of the user's: chosen, dropped anywhere, or pasted.
+// Images from the user: chosen, dropped anywhere on the page, or pasted.
 
 import { byId } from "./dom.js";
 
-export function onImage(take) {
+export function onImage(handle) {
   const input = byId("file");
   input.addEventListener("change", () => {
-    if (input.files.length) take(input.files[0]);
+    if (input.files.length) handle(input.files[0]);
     input.value = ""; // so that the same file can be chosen again
   });
   addEventListener("paste", (event) => {
     const file = firstImage(event.clipboardData);
     if (file) {
       event.preventDefault();
-      take(file);
+      handle(file);
     }
   });
-  dropped(take);
+  onDrop(handle);
 }
 
-function dropped(take) {
-  const veil = byId("veil");
+function onDrop(handle) {
+  const overlay = byId("drop-overlay");
   const onFile = (name, action) =>
     addEventListener(name, (event) => event.dataTransfer?.types.includes("Files") && action(event));
-  onFile("dragenter", () => (veil.hidden = false));
-  // Every element is left for the next; the window, for nothing.
-  onFile("dragleave", (event) => (veil.hidden = !event.relatedTarget));
+  onFile("dragenter", () => (overlay.hidden = false));
+  // Without a related target the pointer has left the window, not just one element.
+  onFile("dragleave", (event) => (overlay.hidden = !event.relatedTarget));
   onFile("dragover", (event) => {
     event.preventDefault();
-    veil.hidden = false;
+    overlay.hidden = false;
   });
   onFile("drop", (event) => {
     event.preventDefault();
-    veil.hidden = true;
+    overlay.hidden = true;
     const file = firstImage(event.dataTransfer) ?? event.dataTransfer.files[0];
-    if (file) take(file);
+    if (file) handle(file);
   });
 }
 

@@ -1,22 +1,22 @@
-// What was asked with, when it was an image of the user's: kept in this tab, never sent again.
+// Previews of uploaded query images, by code: stored in this tab only, never sent.
 
-const SIDE = 320;
+const MAX_SIDE = 320;
 
-export async function keepPreview(code, file) {
+export async function savePreview(code, file) {
   try {
     const image = await createImageBitmap(file);
-    const scale = Math.min(1, SIDE / Math.max(image.width, image.height));
+    const scale = Math.min(1, MAX_SIDE / Math.max(image.width, image.height));
     const canvas = document.createElement("canvas");
     canvas.width = Math.max(1, Math.round(image.width * scale));
     canvas.height = Math.max(1, Math.round(image.height * scale));
     canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
     sessionStorage.setItem(`preview ${code}`, canvas.toDataURL("image/webp", 0.85));
   } catch {
-    // A format that the browser cannot show, or no room left: the search works without.
+    // The browser cannot decode the format, or the storage is full: search without a preview.
   }
 }
 
-export function preview(code) {
+export function loadPreview(code) {
   try {
     return sessionStorage.getItem(`preview ${code}`);
   } catch {

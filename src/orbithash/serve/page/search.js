@@ -1,161 +1,162 @@
-// The search view: what was asked with, and what is near.
+// The search view: the query and its nearest items.
 
 import * as api from "./api.js";
-import { strip } from "./bits.js";
-import { hitCard, itemCard, picture } from "./cards.js";
-import { showChosen, showLabels, showSliders, startControls } from "./controls.js";
-import { byId, counted, element, newSeed, number, shuffled } from "./dom.js";
+import { bitStrip } from "./bits.js";
+import { hitCard, itemCard, itemImage } from "./cards.js";
+import { initControls, showLabelList, showSelectedLabels, showSliders } from "./controls.js";
+import { byId, element, formatNumber, plural, randomSeed, shuffled } from "./dom.js";
 import { onImage } from "./images.js";
-import { keepPreview, preview } from "./previews.js";
-import { about, announce, attempt, begin, stats } from "./shell.js";
-import { addressOf, adjust, arrive, go, readState, replace, settle, started } from "./state.js";
+import { loadPreview, savePreview } from "./previews.js";
+import { about, announce, runAndReport, startRequest, stats } from "./shell.js";
+import { finishNavigation, flushPending, navigate, readState, replaceUrl, started, updateState, urlOf } from "./state.js";
 
-const SHOWN_AT_START = 24;
+const SAMPLE_SIZE = 24; // items on the start page
 
-let leading = null; // what leads elsewhere, while it is on its way
-let uploaded = null; // the answer to an image, by the address that it is shown under
+let currentAction = null; // a running action that ends with a navigation
+let uploadResponse = null; // response to an image upload, with the URL of its results
 
-export function startSearch() {
-  startControls();
-  onImage(takeImage);
+export function initSearch() {
+  initControls();
+  onImage(searchByImage);
   byId("random").addEventListener("click", () =>
-    lead(async (signal) => {
-      const { items } = await api.sample(1, newSeed(), signal);
+    runThenNavigate(async (signal) => {
+      const { items } = await api.sample(1, randomSeed(), signal);
       if (signal.aborted) return;
-      if (!items.length) throw new api.ApiError(0, "Nothing is indexed yet.");
-      go({ view: "search", id: items[0].text_id, code: null });
+      if (!items.length) throw new api.ApiError(0, "The index is empty.");
+      navigate({ view: "search", id: items[0].text_id, code: null });
     }),
   );
-  byId("grid").addEventListener("keydown", moveInGrid);
+  byId("grid").addEventListener("keydown", moveFocusInGrid);
 }
 
-export function showSearch(state, moved) {
-  showChosen(state);
-  if (leading && !moved) return lead(leading); // again, with the knobs as they are now
-  leading = null;
-  const signal = begin();
-  return attempt(async () => {
-    if (signal.aborted) return; // while a key was asked for
-    busy(true);
+export function showSearch(state, isNavigation) {
+  showSelectedLabels(state);
+  if (currentAction && !isNavigation) return runThenNavigate(currentAction); // restart with the new options
+  currentAction = null;
+  const signal = startRequest();
+  return runAndReport(async () => {
+    if (signal.aborted) return; // while the key dialog was open
+    setBusy(true);
     try {
-      const isStart = state.id === null && state.code === null;
-      const [known, answer] = await Promise.all([about(), isStart ? null : ask(state, signal)]);
+      const isStartPage = state.id === null && state.code === null;
+      const [info, response] = await Promise.all([about(), isStartPage ? null : fetchResults(state, signal)]);
       if (signal.aborted) return;
-      byId("drop").hidden = !known.takes_images;
-      showSliders(state, known);
-      listLabels();
-      if (isStart) await showStart(state, known, signal);
-      else showAnswer(state, known, answer);
-      if (!signal.aborted && arrive() && !isStart) byId("summary").focus({ preventScroll: true });
+      byId("drop").hidden = !info.takes_images;
+      showSliders(state, info);
+      loadLabelList();
+      if (isStartPage) await showStartPage(state, info, signal);
+      else showResults(state, info, response);
+      if (!signal.aborted && finishNavigation() && !isStartPage) byId("summary").focus({ preventScroll: true });
     } catch (error) {
       if (!signal.aborted) {
-        showNothing();
-        if (error.status !== 401) arrive(); // else only when the key is given
+        clearResults();
+        if (error.status !== 401) finishNavigation(); // after a 401 it continues once the key is entered
       }
       throw error;
     } finally {
-      if (!signal.aborted) busy(false);
+      if (!signal.aborted) setBusy(false);
     }
   });
 }
 
-// Searching does not wait for the labels; without them they can be typed.
-function listLabels() {
-  stats().then(showLabels, () => {});
+// Not awaited: searching works without the list, and labels can be typed.
+function loadLabelList() {
+  stats().then(showLabelList, () => {});
 }
 
-function busy(is) {
-  byId("grid").setAttribute("aria-busy", is);
+function setBusy(isBusy) {
+  byId("grid").setAttribute("aria-busy", isBusy);
 }
 
-// Results of another search must not stand under a problem of this one.
-function showNothing() {
+// Results of an earlier search must not appear below the error of this one.
+function clearResults() {
   document.title = "orbithash";
   byId("query").hidden = true;
   byId("legend").hidden = true;
-  byId("summary").textContent = "Nothing to show";
+  byId("summary").textContent = "No results";
   byId("latency").textContent = "";
   byId("grid").replaceChildren();
 }
 
-async function showStart(state, about, signal) {
+async function showStartPage(state, info, signal) {
   document.title = "orbithash";
-  const seed = state.seed ?? newSeed();
-  const { items } = about.count ? await api.sample(SHOWN_AT_START, seed, signal) : { items: [] };
+  const seed = state.seed ?? randomSeed();
+  const { items } = info.count ? await api.sample(SAMPLE_SIZE, seed, signal) : { items: [] };
   if (signal.aborted) return;
-  replace({ seed });
+  replaceUrl({ seed });
   byId("query").hidden = true;
   byId("controls").hidden = true;
   byId("legend").hidden = true;
-  byId("summary").textContent = items.length ? "Start from one of these" : "Nothing is indexed yet";
-  byId("latency").textContent = `${counted(about.count, "image")}, ${about.n_bits} bits each`;
+  byId("summary").textContent = items.length ? "Start from one of these images" : "The index is empty";
+  byId("latency").textContent = `${plural(info.count, "image")}, ${info.n_bits} bits each`;
   byId("grid").replaceChildren(...shuffled(items, seed).map(itemCard));
 }
 
-async function ask(state, signal) {
-  const began = performance.now();
-  const address = addressOf(state);
-  const answer =
-    uploaded?.address === address
-      ? uploaded
-      : { ...(await api.search(requestOf(state), signal)), waited: performance.now() - began };
-  uploaded = null;
-  return answer;
+async function fetchResults(state, signal) {
+  const start = performance.now();
+  const response =
+    uploadResponse?.url === urlOf(state)
+      ? uploadResponse
+      : { ...(await api.search(requestBody(state), signal)), elapsed: performance.now() - start };
+  uploadResponse = null;
+  return response;
 }
 
-function showAnswer(state, about, answer) {
+function requestBody({ id, code, k, radius, labels }) {
+  const body = { k, labels };
+  if (radius !== null) body.radius = radius;
+  if (id !== null) body.id = id; // a string: JavaScript rounds integers above 2^53
+  else body.code = code;
+  return body;
+}
+
+function showResults(state, info, response) {
   byId("controls").hidden = false;
-  showQuery(state, answer);
-  showSummary(state, answer, about);
+  showQuery(response);
+  showSummary(state, response, info);
   byId("grid").replaceChildren(
-    ...answer.hits.map((hit) => hitCard(hit, answer.query.code, answer.n_bits)),
+    ...response.hits.map((hit) => hitCard(hit, response.query.code, response.n_bits)),
   );
-  showLegend(answer);
+  showLegend(response);
 }
 
-function requestOf({ id, code, k, radius, labels }) {
-  const request = { k, labels };
-  if (radius !== null) request.radius = radius;
-  if (id !== null) request.id = id; // a string, because numbers of a browser end at 2^53
-  else request.code = code;
-  return request;
-}
-
-function showQuery(state, { query, n_bits: nBits }) {
-  const kept = query.item ? null : preview(query.code);
+function showQuery({ query, n_bits: nBits }) {
+  const preview = query.item ? null : loadPreview(query.code);
   const image = query.item
-    ? element("a", { href: api.original(query.item), "aria-label": "The original image", title: "The original" }, picture(query.item))
-    : kept
-      ? element("span", { class: "picture" }, element("img", { src: kept, alt: "Your image" }))
+    ? element("a", { href: api.originalUrl(query.item), "aria-label": "Original image", title: "Original image" }, itemImage(query.item))
+    : preview
+      ? element("span", { class: "picture" }, element("img", { src: preview, alt: "Your image" }))
       : null;
-  const title = query.item ? query.item.labels.join(", ") || query.item.name : kept ? "Your image" : "A code";
+  const title = query.item ? query.item.labels.join(", ") || query.item.name : preview ? "Your image" : "Code";
   const name = query.item?.name ?? `${query.code.slice(0, 16)}${query.code.length > 16 ? "…" : ""}`;
   document.title = `${title} · orbithash`;
   byId("query").replaceChildren(
     ...[image].filter(Boolean),
     element("h2", {}, title),
     element("p", { class: "faint name" }, name),
-    strip(query.code, nBits),
+    bitStrip(query.code, nBits),
   );
   byId("query").hidden = false;
 }
 
-function showSummary(state, { hits, took, waited }, about) {
-  const matching = hits.filter((hit) => hit.matches).length;
-  const known = hits.some((hit) => hit.matches !== null);
-  const share = known ? `, ${matching} with the same label` : "";
-  const text = hits.length ? `${number(hits.length)} nearest of ${number(about.count)}${share}` : nothingOf(state);
+function showSummary(state, { hits, took, elapsed }, info) {
+  const nMatching = hits.filter((hit) => hit.matches).length;
+  const hasLabels = hits.some((hit) => hit.matches !== null);
+  const matching = hasLabels ? `, ${nMatching} with the same label` : "";
+  const text = hits.length
+    ? `${formatNumber(hits.length)} nearest of ${formatNumber(info.count)}${matching}`
+    : emptyMessage(state);
   byId("summary").textContent = text;
   const parts = [`${milliseconds(took.searching)} to search`];
   if (took.encoding > 1) parts.unshift(`${milliseconds(took.encoding)} to encode`);
-  byId("latency").textContent = `Answered in ${milliseconds(waited)}: ${parts.join(", ")}`;
-  announce(hits.length ? `${text}. The nearest differs in ${counted(hits[0].distance, "bit")}.` : `${text}.`);
+  byId("latency").textContent = `Took ${milliseconds(elapsed)}: ${parts.join(", ")}`;
+  announce(hits.length ? `${text}. The nearest differs in ${plural(hits[0].distance, "bit")}.` : `${text}.`);
 }
 
-function nothingOf({ labels, radius }) {
-  if (!labels.length) return "Nothing is that near";
+function emptyMessage({ labels, radius }) {
+  if (!labels.length) return "No image within this radius";
   const wanted = labels.join(" or ");
-  return radius === null ? `There is no other image of ${wanted}` : `No image of ${wanted} is that near`;
+  return radius === null ? `No other image has the label ${wanted}` : `No image with the label ${wanted} within this radius`;
 }
 
 const milliseconds = (value) => `${value < 10 ? value.toFixed(1) : Math.round(value)} ms`;
@@ -163,61 +164,61 @@ const milliseconds = (value) => `${value < 10 ? value.toFixed(1) : Math.round(va
 function showLegend({ hits, n_bits: nBits }) {
   byId("legend").hidden = !hits.length;
   byId("legend").replaceChildren(
-    "The number is the distance: how many of the ",
-    `${nBits} bits differ from the query's. In each strip, `,
+    "The number is the Hamming distance: how many of the ",
+    `${nBits} bits differ from the query. The strip shows the bits; `,
     element("span", { class: "key" }, "these"),
-    " are the bits that differ.",
+    " differ.",
   );
 }
 
-function takeImage(file) {
-  return lead(async (signal) => {
+function searchByImage(file) {
+  return runThenNavigate(async (signal) => {
     const state = { ...readState(), view: "search", id: null };
-    const began = performance.now();
-    const answer = await api.searchImage(file, state, signal);
-    const { code } = answer.query;
-    await keepPreview(code, file);
+    const start = performance.now();
+    const response = await api.searchImage(file, state, signal);
+    const { code } = response.query;
+    await savePreview(code, file);
     if (signal.aborted) return;
-    uploaded = { ...answer, address: addressOf({ ...state, code }), waited: performance.now() - began };
-    go({ view: "search", id: null, code });
+    uploadResponse = { ...response, url: urlOf({ ...state, code }), elapsed: performance.now() - start };
+    navigate({ view: "search", id: null, code });
   });
 }
 
-// Do what leads elsewhere. If it fails, what it interrupted is taken up again.
-function lead(action) {
+// Run an action that ends with a navigation. If it fails, show again what it interrupted.
+function runThenNavigate(action) {
   let signal = null;
   let interrupts = false;
-  return attempt(async () => {
+  return runAndReport(async () => {
     await started;
-    if (signal?.aborted) return; // while a key was asked for
-    const turned = settle();
-    const waits = byId("grid").getAttribute("aria-busy") === "true";
-    interrupts ||= turned || waits || readState().view === "collection";
-    leading = action;
-    signal = begin();
-    busy(true);
+    if (signal?.aborted) return; // while the key dialog was open
+    const hadPending = flushPending();
+    const isBusy = byId("grid").getAttribute("aria-busy") === "true";
+    interrupts ||= hadPending || isBusy || readState().view === "collection";
+    currentAction = action;
+    signal = startRequest();
+    setBusy(true);
     try {
       await action(signal);
     } catch (error) {
       if (signal.aborted) throw error;
-      leading = null;
-      if (interrupts && error.status !== 401) adjust({});
+      currentAction = null;
+      if (interrupts && error.status !== 401) updateState({});
       throw error;
     } finally {
-      if (!signal.aborted) busy(false);
+      if (!signal.aborted) setBusy(false);
     }
   });
 }
 
-// Arrow keys move through the grid as the eye does.
-function moveInGrid(event) {
+// Arrow keys move by one card or one row.
+function moveFocusInGrid(event) {
   const cards = [...byId("grid").querySelectorAll(".card")];
-  const at = cards.indexOf(event.target);
-  if (at < 0) return;
-  const columns = cards.findIndex((card) => card.offsetTop > cards[0].offsetTop);
-  const row = columns < 0 ? cards.length : columns;
-  const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: row, ArrowUp: -row };
-  const next = event.key === "Home" ? 0 : event.key === "End" ? cards.length - 1 : at + (steps[event.key] ?? NaN);
+  const position = cards.indexOf(event.target);
+  if (position < 0) return;
+  const secondRow = cards.findIndex((card) => card.offsetTop > cards[0].offsetTop);
+  const columns = secondRow < 0 ? cards.length : secondRow;
+  const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns };
+  const next = event.key === "Home" ? 0 : event.key === "End" ? cards.length - 1 : position + (steps[event.key] ?? NaN);
   if (cards[next]) {
     event.preventDefault();
     cards[next].focus();

@@ -1,38 +1,38 @@
-// What both views share: problems, announcements, the key, and the figures of the index.
+// Shared by both views: errors, announcements, the key dialog, and cached index information.
 
 import * as api from "./api.js";
 import { byId } from "./dom.js";
 
-// Ask for something once; again only if it failed.
-function once(ask) {
-  let known = null;
+export const about = memoize(api.about);
+export const stats = memoize(api.stats); // takes a while for a large index
+
+// Call a function once and reuse its promise; call it again only after a failure.
+function memoize(request) {
+  let cached = null;
   return () => {
-    known ??= ask().catch((error) => {
-      known = null;
+    cached ??= request().catch((error) => {
+      cached = null;
       throw error;
     });
-    return known;
+    return cached;
   };
 }
 
 let latest = new AbortController();
 
-// What is asked last is shown: the signal ends whatever was asked before, in either view.
-export function begin() {
+// Abort the previous request of either view and return the signal for a new one.
+export function startRequest() {
   latest.abort();
   latest = new AbortController();
   return latest.signal;
 }
 
-export const about = once(api.about);
-export const stats = once(api.stats); // of a large index it takes a while
-
 export function announce(text) {
   byId("announcer").textContent = text;
 }
 
-// Do something that may fail; what went wrong is shown where everyone sees it.
-export async function attempt(action, hasKey = false) {
+// Run an action. Show its error at the top; on a 401, ask for the key and run it once more.
+export async function runAndReport(action, hasKey = false) {
   showProblem(null);
   try {
     await action();
@@ -40,12 +40,12 @@ export async function attempt(action, hasKey = false) {
     if (error.name === "AbortError") return;
     if (error.status === 401 && !hasKey) {
       await askForKey();
-      await attempt(action, true);
+      await runAndReport(action, true);
       return;
     }
     if (!(error instanceof api.ApiError)) throw error;
-    const lost = "The key is right, but this browser does not send its cookie back. Are cookies switched off?";
-    showProblem(error.status === 401 ? lost : error.message);
+    const noCookie = "The key is valid, but this browser did not send the session cookie. Are cookies disabled?";
+    showProblem(error.status === 401 ? noCookie : error.message);
   }
 }
 
@@ -54,34 +54,34 @@ function showProblem(text) {
   byId("problem").textContent = text ?? "";
 }
 
-let asking = null; // several requests may find out at once that a key is needed
+let keyDialog = null; // shared promise: several requests may get a 401 at once
 
-export function askForKey() {
-  asking ??= new Promise((resolve) => {
+function askForKey() {
+  keyDialog ??= new Promise((resolve) => {
     const dialog = byId("key-dialog");
     byId("key-problem").hidden = true;
-    dialog.onclose = () => asking && !dialog.open && dialog.showModal(); // Escape leaves nothing to look at
+    dialog.onclose = () => keyDialog && !dialog.open && dialog.showModal(); // Escape would leave an empty page
     byId("key-form").onsubmit = async (event) => {
       event.preventDefault();
-      event.submitter.disabled = true; // a second Enter would close the dialog of a later question
-      const given = byId("key").value;
+      event.submitter.disabled = true; // a second Enter would submit a dialog that opens later
+      const key = byId("key").value;
       try {
-        await api.openSession(given);
+        await api.openSession(key);
       } catch (error) {
         byId("key-problem").hidden = false;
         byId("key-problem").textContent = error.message;
         byId("key").focus();
-        if (byId("key").value === given) byId("key").select();
+        if (byId("key").value === key) byId("key").select();
         return;
       } finally {
         event.submitter.disabled = false;
       }
       byId("key").value = "";
-      asking = null;
+      keyDialog = null;
       dialog.close();
       resolve();
     };
     dialog.showModal();
   });
-  return asking;
+  return keyDialog;
 }

@@ -1,133 +1,135 @@
-// What is shown, as the address says it: every state can be kept, shared and gone back to.
+// The state of the page, which is its URL: it can be bookmarked, shared and returned to.
 
 export const DEFAULT_K = 24;
-const REST = 150; // ms that a place in the page, or a knob, stays as it is before it is taken as meant
+const DEBOUNCE = 150; // ms without a change before a slider or scroll position is applied
 
-export function readState(address = location.search) {
-  const given = new URLSearchParams(address);
-  const whole = (name, otherwise) => (/^-?\d{1,19}$/.test(given.get(name) ?? "") ? given.get(name) : otherwise);
+export function readState(search = location.search) {
+  const parameters = new URLSearchParams(search);
+  const integer = (name, fallback) => (/^-?\d{1,19}$/.test(parameters.get(name) ?? "") ? parameters.get(name) : fallback);
   return {
-    view: given.get("view") === "collection" ? "collection" : "search",
-    id: whole("id", null), // a string: an id may be larger than the numbers of a browser
-    code: /^([0-9a-f]{2})+$/.test(given.get("code") ?? "") ? given.get("code") : null,
-    seed: whole("seed", null), // of the random pictures to start from
-    k: Math.max(1, Number(whole("k", DEFAULT_K))),
-    radius: given.has("radius") ? Math.max(0, Number(whole("radius", 0))) : null,
-    labels: given.getAll("label"),
+    view: parameters.get("view") === "collection" ? "collection" : "search",
+    id: integer("id", null), // a string: JavaScript rounds integers above 2^53
+    code: /^([0-9a-f]{2})+$/.test(parameters.get("code") ?? "") ? parameters.get("code") : null,
+    seed: integer("seed", null), // of the random images on the start page
+    k: Math.max(1, Number(integer("k", DEFAULT_K))),
+    radius: parameters.has("radius") ? Math.max(0, Number(integer("radius", 0))) : null,
+    labels: parameters.getAll("label"),
   };
 }
 
-export function addressOf(state) {
-  const shown = new URLSearchParams();
-  if (state.view === "collection") shown.set("view", "collection");
+export function urlOf(state) {
+  const parameters = new URLSearchParams();
+  if (state.view === "collection") parameters.set("view", "collection");
   else {
-    if (state.id !== null) shown.set("id", state.id);
-    else if (state.code !== null) shown.set("code", state.code);
-    else if (state.seed !== null) shown.set("seed", state.seed);
-    if (state.k !== DEFAULT_K) shown.set("k", state.k);
-    if (state.radius !== null) shown.set("radius", state.radius);
-    for (const label of state.labels) shown.append("label", label);
+    if (state.id !== null) parameters.set("id", state.id);
+    else if (state.code !== null) parameters.set("code", state.code);
+    else if (state.seed !== null) parameters.set("seed", state.seed);
+    if (state.k !== DEFAULT_K) parameters.set("k", state.k);
+    if (state.radius !== null) parameters.set("radius", state.radius);
+    for (const label of state.labels) parameters.append("label", label);
   }
-  return `?${shown}`;
+  return `?${parameters}`;
 }
 
 const listeners = [];
+let notifiedUrl = null; // the URL that listeners know
 
-export const onState = (listener) => listeners.push(listener);
+export const onStateChange = (listener) => listeners.push(listener);
 
-// `moved` tells listeners that somebody went somewhere, rather than turned a knob.
-function tell(moved) {
-  told = addressOf(readState());
-  arriving ||= moved;
-  listeners.forEach((listener) => listener(readState(), moved));
+// `isNavigation` distinguishes a new history entry, or moving in the history, from a changed option.
+function notify(isNavigation) {
+  notifiedUrl = urlOf(readState());
+  isNavigating ||= isNavigation;
+  listeners.forEach((listener) => listener(readState(), isNavigation));
 }
 
-let told = null; // the address that listeners know
-
-export function go(change) {
-  settle();
-  if (!arriving) keepPlace();
-  const address = addressOf({ ...readState(), ...change });
-  if (address !== (location.search || "?")) history.pushState(null, "", address);
-  tell(true);
+// Change the state in a new history entry.
+export function navigate(change) {
+  flushPending();
+  if (!isNavigating) saveScroll();
+  const url = urlOf({ ...readState(), ...change });
+  if (url !== (location.search || "?")) history.pushState(null, "", url);
+  notify(true);
 }
 
-export function adjust(change) {
-  settle();
-  replace(change);
-  tell(false);
+// Change the state in the current history entry.
+export function updateState(change) {
+  flushPending();
+  replaceUrl(change);
+  notify(false);
 }
 
-// Name what is shown already.
-export function replace(change) {
-  history.replaceState(history.state, "", addressOf({ ...readState(), ...change }));
-  told = addressOf(readState());
+// Change the URL without notifying listeners, who show its state already.
+export function replaceUrl(change) {
+  history.replaceState(history.state, "", urlOf({ ...readState(), ...change }));
+  notifiedUrl = urlOf(readState());
 }
 
-let turned = {}; // by knobs that still move: browsers do not take an address for every pixel
-let turning;
+// Changes by sliders that still move: browsers limit how often the URL may change.
+let pending = {};
+let pendingTimer;
 
-export function turn(change) {
-  turned = { ...turned, ...change };
-  clearTimeout(turning);
-  turning = setTimeout(() => adjust({}), REST);
+export function updateLater(change) {
+  pending = { ...pending, ...change };
+  clearTimeout(pendingTimer);
+  pendingTimer = setTimeout(() => updateState({}), DEBOUNCE);
 }
 
-// What the knobs show: an answer to what was asked before takes nothing back.
-export const withTurned = (state) => ({ ...state, ...turned });
+// What the sliders show: the response to an earlier request must not move them back.
+export const withPending = (state) => ({ ...state, ...pending });
 
-// Whatever is done next counts with the knobs as they are now. Returns whether any had moved.
-export function settle() {
-  clearTimeout(turning);
-  const names = Object.keys(turned);
-  replace(turned);
-  turned = {};
+// Write pending changes to the URL; returns whether there were any.
+export function flushPending() {
+  clearTimeout(pendingTimer);
+  const names = Object.keys(pending);
+  replaceUrl(pending);
+  pending = {};
   return names.length > 0;
 }
 
-let arriving = false; // somebody, at what is not shown yet: the page is scrolled as the one before
-let scrolling;
+let isNavigating = false; // until the new state is shown; the scroll position is the old one's
+let scrollTimer;
 
-// What the address names is shown. Scrolls to where somebody was who comes back to it, else to the
-// top; returns whether anybody had come, rather than turned a knob.
-export function arrive() {
-  const came = arriving;
-  if (came) scrollTo({ top: history.state?.scroll ?? 0 });
-  arriving = false;
-  return came;
+// Called when the new state is shown. Restores its scroll position after a navigation, and returns
+// whether there was one.
+export function finishNavigation() {
+  const wasNavigating = isNavigating;
+  if (wasNavigating) scrollTo({ top: history.state?.scroll ?? 0 });
+  isNavigating = false;
+  return wasNavigating;
 }
 
-function keepPlace() {
-  clearTimeout(scrolling);
+function saveScroll() {
+  clearTimeout(scrollTimer);
   history.replaceState({ scroll: scrollY }, "");
 }
 
 function onScroll() {
-  clearTimeout(scrolling);
-  if (!arriving) scrolling = setTimeout(keepPlace, REST);
+  clearTimeout(scrollTimer);
+  if (!isNavigating) scrollTimer = setTimeout(saveScroll, DEBOUNCE);
 }
 
-let haveStarted;
-export const started = new Promise((resolve) => (haveStarted = resolve));
+let resolveStarted;
+export const started = new Promise((resolve) => (resolveStarted = resolve));
 
 export function start() {
-  history.scrollRestoration = "manual"; // the browser's own comes before the results do
+  history.scrollRestoration = "manual"; // the browser would restore it before the results are shown
   addEventListener("scroll", onScroll, { passive: true });
   addEventListener("popstate", () => {
-    if (addressOf(readState()) === told) return; // a link inside the page changes nothing
-    clearTimeout(scrolling);
-    clearTimeout(turning);
-    turned = {}; // by knobs of an address that is left already
-    tell(true);
+    if (urlOf(readState()) === notifiedUrl) return; // only the fragment changed
+    clearTimeout(scrollTimer);
+    clearTimeout(pendingTimer);
+    pending = {}; // belongs to the state that was left
+    notify(true);
   });
   document.addEventListener("click", (event) => {
     const link = event.target.closest?.("a[data-route]");
     if (!link || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
     event.preventDefault();
-    const there = readState(new URL(link.href).search);
-    // A card may be older than the knobs.
-    go(there.id === null ? there : { view: there.view, id: there.id, code: null });
+    const target = readState(new URL(link.href).search);
+    // A card may be older than the current options, so only its id is taken from it.
+    navigate(target.id === null ? target : { view: target.view, id: target.id, code: null });
   });
-  tell(true);
-  haveStarted();
+  notify(true);
+  resolveStarted();
 }

@@ -1,32 +1,32 @@
-// Dark or light, before anything is painted; the choice is remembered, the system's is the default.
+// Dark or light theme, set before the first paint: the user's choice, by default the system's.
 "use strict";
 
 (() => {
   const root = document.documentElement;
-  const system = matchMedia("(prefers-color-scheme: dark)");
-  const chosen = () => {
+  const systemDark = matchMedia("(prefers-color-scheme: dark)");
+  const savedTheme = () => {
     try {
       return localStorage.getItem("theme");
     } catch {
-      return null; // storage may be switched off
+      return null; // storage may be disabled
     }
   };
-  const show = (theme) => {
+  const apply = (theme) => {
     root.dataset.theme = theme;
     document.getElementById("theme")?.setAttribute("aria-pressed", theme === "dark");
   };
-  const showChosen = () => show(chosen() ?? (system.matches ? "dark" : "light"));
-  showChosen();
-  system.addEventListener("change", showChosen);
-  document.addEventListener("DOMContentLoaded", showChosen);
+  const applyPreferred = () => apply(savedTheme() ?? (systemDark.matches ? "dark" : "light"));
+  applyPreferred();
+  systemDark.addEventListener("change", applyPreferred);
+  document.addEventListener("DOMContentLoaded", applyPreferred);
   document.addEventListener("click", (event) => {
     if (!event.target.closest?.("#theme")) return;
     const other = root.dataset.theme === "dark" ? "light" : "dark";
     try {
       localStorage.setItem("theme", other);
     } catch {
-      // Not remembered, then.
+      // Not saved; the theme applies until the page is left.
     }
-    show(other);
+    apply(other);
   });
 })();

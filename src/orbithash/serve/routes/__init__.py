@@ -1,1 +1,1 @@
-"""The paths of the API, and what each does."""
+"""Routes of the API and the search page, one module per group of paths."""

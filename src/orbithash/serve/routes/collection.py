@@ -1,31 +1,49 @@
-"""The index as a whole: figures, and a sample to start from."""
+"""GET /about, /stats and /sample: the index as a whole."""
 
 import secrets
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Annotated
 
+import numpy as np
 from fastapi import APIRouter, Query
+from jaxtyping import Int
 
-from orbithash.index import Items
-from orbithash.serve.schemas import About, Item, ItemPair, LabelCount, Sample, Stats
+from orbithash.codes import unpack
+from orbithash.index import Index, Items
+from orbithash.kernels.hamming import hamming_distances
+from orbithash.retrieval.query import StoredItem
+from orbithash.serve.schemas import (
+    IndexInfo,
+    IndexStatistics,
+    Item,
+    ItemPair,
+    LabelCount,
+    SampleResponse,
+)
 from orbithash.serve.service import Service
-from orbithash.serve.statistics import Pair
 
-MOST_LABELS = 1000  # that are listed
+MAX_LABELS_LISTED = 1000
+SAMPLE_SIZE = 1000  # items: half a million distances
+N_PAIRS = 8  # nearest pairs shown, and as many farthest
+# Statistics are cached for this multiple of the time they took, but at least MIN_CACHE_SECONDS.
+CACHE_FACTOR = 20.0
+MIN_CACHE_SECONDS = 10.0
 
 
 def collection_routes(service: Service) -> APIRouter:
-    """What is about the index."""
     routes = APIRouter(tags=["collection"])
+    statistics = CachedStatistics(service.index)
 
-    def items(sample: Items) -> list[Item]:
-        codes = (code.tobytes() for code in sample.codes)
-        return [
-            service.item(*each)
-            for each in zip(sample.ids.tolist(), codes, sample.metadata, strict=True)
-        ]
+    def item_at(items: Items, position: int) -> Item:
+        stored = StoredItem(
+            int(items.ids[position]), items.codes[position], items.metadata[position]
+        )
+        return service.item(stored)
 
-    def about(count: int) -> About:
-        return About(
+    def info(count: int) -> IndexInfo:
+        return IndexInfo(
             count=count,
             n_bits=service.index.n_bits,
             takes_images=service.encoder is not None,
@@ -33,61 +51,140 @@ def collection_routes(service: Service) -> APIRouter:
             largest_k=service.settings.limits.k,
         )
 
-    def look() -> Stats:
-        found = service.statistics.get()
+    def statistics_response() -> IndexStatistics:
+        current = statistics.get()
 
-        def shown(pairs: tuple[Pair, ...]) -> list[ItemPair]:
+        def item_pairs(pairs: tuple[Pair, ...]) -> list[ItemPair]:
             return [
-                ItemPair(first=one(pair.first), second=one(pair.second), distance=pair.distance)
+                ItemPair(
+                    first=item_at(current.sample, pair.first),
+                    second=item_at(current.sample, pair.second),
+                    distance=pair.distance,
+                )
                 for pair in pairs
             ]
 
-        def one(position: int) -> Item:
-            return service.item(
-                int(found.sample.ids[position]),
-                found.sample.codes[position].tobytes(),
-                found.sample.metadata[position],
-            )
-
-        by_count = sorted(found.labels.items(), key=lambda pair: (-pair[1], pair[0]))
-        return Stats(
-            **about(found.count).__dict__,
-            engine=found.engine,
-            disk_bytes=found.disk_bytes,
-            memory_bytes=found.memory_bytes,
+        by_count = sorted(current.labels.items(), key=lambda entry: (-entry[1], entry[0]))
+        return IndexStatistics(
+            **info(current.count).__dict__,
+            engine=current.engine,
+            disk_bytes=current.disk_bytes,
+            memory_bytes=current.memory_bytes,
             n_labels=len(by_count),
-            labels=[LabelCount(label=name, count=n) for name, n in by_count[:MOST_LABELS]],
-            sample_size=len(found.sample),
-            bit_balance=[round(share, 4) for share in found.bit_balance],
-            distances=list(found.distances),
-            nearest=shown(found.nearest),
-            farthest=shown(found.farthest),
+            labels=[LabelCount(label=name, count=n) for name, n in by_count[:MAX_LABELS_LISTED]],
+            sample_size=len(current.sample),
+            bit_balance=[round(fraction, 4) for fraction in current.bit_balance],
+            distances=list(current.distances),
+            nearest=item_pairs(current.nearest),
+            farthest=item_pairs(current.farthest),
         )
 
-    @routes.get("/about", summary="What one must know of the index to search it")
-    async def get_about() -> About:
-        return await service.searching.run(lambda: about(len(service.index)))
+    @routes.get("/about", summary="What a client needs to know to search the index")
+    async def get_about() -> IndexInfo:
+        return await service.search_pool.run(lambda: info(len(service.index)))
 
-    @routes.get("/stats", summary="What the index is like")
-    async def get_stats() -> Stats:
+    @routes.get("/stats", summary="Statistics of the index")
+    async def get_stats() -> IndexStatistics:
         """Counts and labels of the whole index; bits and distances of a random sample.
 
-        The figures are kept for some seconds, longer where they take long.
+        The statistics are cached for at least ten seconds, longer if they take long.
         """
-        return await service.looking.run(look)
+        return await service.statistics_pool.run(statistics_response)
 
-    @routes.get("/sample", summary="Some items at random")
+    @routes.get("/sample", summary="Random items")
     async def get_sample(
-        n: Annotated[int, Query(ge=1, le=100, description="How many.")] = 12,
+        n: Annotated[int, Query(ge=1, le=100, description="Number of items.")] = 12,
         seed: Annotated[
-            int | None, Query(ge=0, le=2**63 - 1, description="The same seed, the same items.")
+            int | None,
+            Query(ge=0, le=2**63 - 1, description="The same seed returns the same items."),
         ] = None,
-    ) -> Sample:
-        chosen = secrets.randbits(62) if seed is None else seed
-
+    ) -> SampleResponse:
         def draw() -> list[Item]:
-            return items(service.index.sample(n, seed=chosen))
+            sample = service.index.sample(n, seed=secrets.randbits(62) if seed is None else seed)
+            return [item_at(sample, position) for position in range(len(sample))]
 
-        return Sample(items=await service.searching.run(draw))
+        return SampleResponse(items=await service.search_pool.run(draw))
 
     return routes
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two items and their Hamming distance."""
+
+    first: int  # position in the sample
+    second: int
+    distance: int
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """Statistics of the whole index where they are cheap, of a random sample where they are not."""
+
+    count: int
+    n_bits: int
+    engine: str
+    disk_bytes: int
+    memory_bytes: int
+    labels: dict[str, int]
+    sample: Items
+    bit_balance: tuple[float, ...]  # fraction of ones at each bit position
+    distances: tuple[int, ...]  # number of pairs of the sample at distance 0, 1, 2, …
+    nearest: tuple[Pair, ...]
+    farthest: tuple[Pair, ...]
+
+
+class CachedStatistics:
+    """Statistics of an index, recomputed when they expire; for use in one thread."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._cached: Statistics | None = None
+        self._expires_at = 0.0
+
+    def get(self) -> Statistics:
+        start = time.monotonic()
+        if self._cached is None or start > self._expires_at:
+            self._cached = compute_statistics(self._index)
+            end = time.monotonic()
+            self._expires_at = end + max(MIN_CACHE_SECONDS, CACHE_FACTOR * (end - start))
+        return self._cached
+
+
+def compute_statistics(index: Index, *, seed: int = 0) -> Statistics:
+    """Compute the statistics of an index; the sample depends only on the index and the seed."""
+    stats, sample = index.stats(), index.sample(SAMPLE_SIZE, seed=seed)
+    bits = unpack(sample.codes, index.n_bits)
+    first, second = np.triu_indices(len(sample), k=1)
+    distances = hamming_distances(sample.codes, sample.codes)[first, second]
+    order = np.argsort(distances, kind="stable")
+
+    def pairs(order: Int[np.ndarray, " n"]) -> Iterator[Pair]:
+        return (Pair(int(first[i]), int(second[i]), int(distances[i])) for i in order)
+
+    return Statistics(
+        count=stats.count,
+        n_bits=index.n_bits,
+        engine=stats.engine,
+        disk_bytes=stats.disk_bytes,
+        memory_bytes=stats.memory_bytes,
+        labels=index.label_counts(),
+        sample=sample,
+        bit_balance=tuple(bits.mean(axis=0).tolist()) if len(sample) else (),
+        distances=tuple(np.bincount(distances, minlength=index.n_bits + 1).tolist()),
+        nearest=first_disjoint(pairs(order)),
+        farthest=first_disjoint(pairs(order[::-1])),
+    )
+
+
+def first_disjoint(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
+    """Return the first `N_PAIRS` pairs without common items, so that no outlier fills the list."""
+    seen: set[int] = set()
+    chosen: list[Pair] = []
+    for pair in pairs:
+        if pair.first not in seen and pair.second not in seen:
+            seen |= {pair.first, pair.second}
+            chosen.append(pair)
+            if len(chosen) == N_PAIRS:
+                break
+    return tuple(chosen)

@@ -1,0 +1,178 @@
+import numpy as np
+import pytest
+from PIL import Image
+
+from orbithash.errors import UnknownIdError
+from orbithash.index import open_index
+from orbithash.retrieval.query import Query, find
+from orbithash.serve.settings import Limits, ServeSettings
+from served_indexes import API, as_base64, as_bytes, client_of, picture_index
+
+
+@pytest.fixture(scope="module")
+def stored(index_path):
+    with open_index(index_path) as index:
+        (items,) = index.iterate()
+    return items
+
+
+def search(client, **request):
+    response = client.post(f"{API}/search", json=request)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def test_search_by_id_ranks_the_other_items_by_distance(client, stored):
+    response = search(client, id=5, k=6)
+    distances = np.unpackbits(stored.codes ^ stored.codes[5], axis=1).sum(axis=1)
+    expected = sorted((int(d), i) for i, d in enumerate(distances) if i != 5)[:6]
+    assert [(hit["distance"], hit["id"]) for hit in response["hits"]] == expected
+    assert [hit["rank"] for hit in response["hits"]] == [1, 2, 3, 4, 5, 6]
+    assert response["query"]["item"]["id"] == 5
+    assert response["query"]["code"] == stored.codes[5].tobytes().hex()
+    for hit in response["hits"]:
+        assert hit["matches"] == (hit["labels"] == ["1"])
+        assert hit["code"] == stored.codes[hit["id"]].tobytes().hex()
+        assert hit["name"] == f"{hit['labels'][0]}/{hit['id'] % 4}.png"
+        assert hit["picture"] is True
+
+
+def test_search_by_uploaded_image_finds_its_code_first(client, index_path, stored):
+    content = (index_path.parent / "photos/1/2.png").read_bytes()
+    response = client.post(f"{API}/search/image", files={"image": content}, data={"k": 3}).json()
+    assert response["query"] == {"code": stored.codes[6].tobytes().hex(), "item": None}
+    assert response["hits"][0]["distance"] == 0
+    assert [hit["matches"] for hit in response["hits"]] == [None] * 3
+    assert response["took"]["encoding"] > 0
+    again = search(client, image=as_base64(content), k=3)
+    assert again["hits"] == response["hits"]
+
+
+def test_search_by_code_equals_search_by_bits(client, stored):
+    code = stored.codes[7]
+    by_code = search(client, code=code.tobytes().hex(), k=12)
+    bits = "".join(map(str, np.unpackbits(code)))
+    by_bits = search(client, bits=bits, k=12)
+    assert by_code["hits"] == by_bits["hits"]
+    assert 7 in [hit["id"] for hit in by_code["hits"] if hit["distance"] == 0]
+
+
+def test_radius_and_labels_restrict_the_hits(client):
+    everything = search(client, id=0, k=100)["hits"]
+    assert len(everything) == 11
+    limit = everything[4]["distance"]
+    near = search(client, id=0, k=100, radius=limit)["hits"]
+    assert near == [hit for hit in everything if hit["distance"] <= limit]
+    some = search(client, id=0, k=100, labels=["1", "2"])["hits"]
+    assert sorted(hit["id"] for hit in some) == list(range(4, 12))
+    assert search(client, id=0, labels=["no such label"])["hits"] == []
+
+
+def test_default_k_is_ten_and_a_radius_alone_returns_all_within_it(client, index_path):
+    content = (index_path.parent / "photos/1/2.png").read_bytes()
+
+    def n_hits(**options):
+        uploaded = client.post(f"{API}/search/image", files={"image": content}, data=options)
+        by_image = search(client, image=as_base64(content), **options)
+        assert uploaded.json()["hits"] == by_image["hits"]
+        return len(by_image["hits"])
+
+    assert n_hits() == 10
+    assert n_hits(radius=24) == 12
+    assert n_hits(radius=24, k=3) == 3
+    with client_of(index_path, ServeSettings(limits=Limits(rate=0, k=7))) as limited:
+        assert len(search(limited, id=0, radius=24)["hits"]) == 7
+        assert len(search(limited, id=0)["hits"]) == 7
+
+
+def test_batch_responses_equal_single_searches_in_order(client, stored, index_path):
+    image = as_base64((index_path.parent / "photos/0/1.png").read_bytes())
+    searches = [
+        {"id": 3, "k": 2},
+        {"image": image, "k": 2},
+        {"code": stored.codes[9].tobytes().hex(), "labels": ["2"]},
+        {"id": 8, "k": 4, "radius": 7},
+    ]
+    batch = client.post(f"{API}/search/batch", json={"searches": searches}).json()["answers"]
+    for response, request in zip(batch, searches, strict=True):
+        assert response["hits"] == search(client, **request)["hits"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "reason"),
+    [
+        ({}, "exactly one of image, id, code, bits; got 0"),
+        ({"id": 1, "code": "00ff00"}, "exactly one of image, id, code, bits; got 2"),
+        ({"id": 1, "k": 0}, "k: "),
+        ({"id": 1, "k": 1001}, "at most 1000"),
+        ({"id": "one"}, "id: "),
+        ({"id": 2**63}, "id: "),
+        ({"id": 1, "size": 3}, "size: "),
+        ({"code": "00ff"}, "2 bytes; 24 bits need 3"),
+        ({"code": "xyz"}, "code: "),
+        ({"bits": "0101"}, "got 4 bits; codes here have 24"),
+        ({"image": "not base64!"}, "not base64"),
+        ({"image": as_base64(b"no image")}, "not an image of a known format"),
+        ({"id": 1, "radius": -1}, "radius: "),
+        ({"id": 1, "labels": "1"}, "labels: "),
+    ],
+)
+def test_invalid_searches_are_rejected_with_a_reason(client, request_, reason):
+    response = client.post(f"{API}/search", json=request_)
+    assert response.status_code == 422
+    assert reason in response.json()["detail"]
+
+
+def test_unknown_id_is_404(client):
+    response = client.post(f"{API}/search", json={"id": 4711})
+    assert response.status_code == 404
+    assert "4711" in response.json()["detail"]
+
+
+def test_items_removed_during_a_search_are_left_out(index_path):
+    class Shrinking:
+        """An index from which items disappear after each search."""
+
+        def __init__(self, index):
+            self._index, self._gone = index, set()
+
+        def __getattr__(self, name):
+            return getattr(self._index, name)
+
+        def search(self, *arguments):
+            found = self._index.search(*arguments)
+            self._gone = {int(found.ids[0, 1]), int(found.ids[0, 4])}
+            return found
+
+        def get(self, ids):
+            if gone := self._gone & set(ids.tolist()):
+                raise UnknownIdError(min(gone))
+            return self._index.get(ids)
+
+    with open_index(index_path) as index:
+        shrinking = Shrinking(index)
+        ids, complete = (
+            [hit.id for hit in find(each, [Query(k=6, id=5)])[0].hits]
+            for each in (shrinking, index)
+        )
+        assert ids == [i for i in complete if i not in shrinking._gone]
+        shrinking._gone = set()
+        (response,) = find(shrinking, [Query(id=5, k=6)])
+        assert [hit.rank for hit in response.hits] == list(range(1, len(ids) + 1))
+
+
+def test_padding_bits_must_be_zero(tmp_path):
+    with client_of(picture_index(tmp_path, classes=1, n_bits=12)) as client:
+        response = client.post(f"{API}/search", json={"code": "fff1"})
+        assert response.status_code == 422
+        assert client.post(f"{API}/search", json={"code": "fff0"}).status_code == 200
+
+
+def test_all_lossless_formats_give_the_same_code(client):
+    image = Image.new("RGB", (30, 20), "teal")
+    codes = set()
+    for image_format in ("PNG", "BMP", "GIF", "TIFF", "WEBP"):
+        options = {"lossless": True} if image_format == "WEBP" else {}
+        files = {"image": as_bytes(image, image_format, **options)}
+        codes.add(client.post(f"{API}/search/image", files=files).json()["query"]["code"])
+    assert len(codes) == 1
