@@ -9,7 +9,7 @@ import numpy as np
 from coloured_images import coloured
 
 
-def read_large_view(path: Path, *, rng: np.random.Generator) -> np.ndarray:
+def read_large_view(image: Path, *, rng: np.random.Generator) -> np.ndarray:
     return np.zeros((512, 512, 3), np.uint8)
 
 
