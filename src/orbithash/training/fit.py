@@ -84,13 +84,13 @@ def train(
     if out is not None and resume and is_finished(out):
         return load_run(out)
     check_n_bits(bits)
-    check_device(device or "cpu")
     check_tensorboard(tensorboard, out)
     chosen, file_settings = method_and_settings(method, options, settings, bits)
     data = open_source(source)
     on_images = isinstance(data, ImageSource)
     given = {"backbone": backbone, "weights": weights, "device": device, "workers": workers}
     check_arguments(data, source, chosen, given)
+    check_device(device or "cpu")
     start = load_run(init) if isinstance(init, str | Path) else init
     resolved = resolve_settings(preset, file_settings, changes, on_images=on_images, init=start)
     digest = data_digest(data)
@@ -102,7 +102,7 @@ def train(
         settings=asdict(resolved),
         options=chosen.options,
         source=source_name(source),
-        init=None if init is None else str(init),
+        init=None if init is None else source_name(init),
         versions=package_versions(),
         weights=None if weights is None else str(weights),
         data_digest=digest,
