@@ -9,7 +9,6 @@ import torch
 from torch.nn.functional import avg_pool2d
 
 from coloured_images import coloured
-from orbithash.encoders.runs.fingerprints import images_digest
 from orbithash.networks import SmallCNN, View
 from orbithash.training import IMAGE_PRESETS, Checkpoints, Hooks, as_method, train_on_images
 
@@ -30,14 +29,12 @@ def train_and_measure(folder: Path, measure: Callable[[], float], epochs: int) -
         IMAGE_PRESETS["default"], epochs=epochs, batch_size=12, validate_every=1, patience=epochs
     )
     used = []
-    images = coloured(folder / "images", per_class=16)
     train_on_images(
-        images,
+        coloured(folder / "images", per_class=16),
         LargeViews(channels=3),
         as_method("order-aware"),
         16,
         settings,
-        digest=images_digest(images),
         n_workers=1,
         hooks=Hooks(after_epoch=lambda epoch: used.append(measure())),
         checkpoints=Checkpoints(folder / "checkpoint.safetensors", every=0),

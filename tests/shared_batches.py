@@ -67,7 +67,6 @@ def two_epochs_on_images(
     """Fine-tune, and write every epoch's loss and validation score and the weights to a file."""
     os.environ |= environment
     torch.set_num_threads(1)
-    from orbithash.encoders.runs.fingerprints import images_digest
     from orbithash.training import IMAGE_PRESETS, as_method, joined_processes, train_on_images
 
     settings = replace(
@@ -82,7 +81,6 @@ def two_epochs_on_images(
             as_method("order-aware"),
             8,
             settings,
-            digest=images_digest(images),
             n_workers=0,
             processes=processes,
         )

@@ -15,9 +15,8 @@ def read_large_view(image: Path, *, rng: np.random.Generator) -> np.ndarray:
 
 def take_one_batch_and_stall(folder: Path, start_method: str) -> None:
     multiprocessing.set_start_method(start_method, force=True)
-    from orbithash.training.image_batches import ImageBatches, ImageReader
-
     from orbithash.data import ShuffledBatches
+    from orbithash.training.batches import ImageBatches, ImageReader
 
     images = coloured(folder / "images")
     rows = np.arange(len(images))

@@ -51,7 +51,7 @@ def test_whole_numbers_are_features_too():
         (([[1.0], [2.0]], [0]), "got 1 labels for 2 rows"),
         (([1.0, 2.0], [0, 1]), r"features are float64 of shape \(2,\)"),
         (([["a"], ["b"]], [0, 1]), "they must be floats"),
-        (([[np.nan], [2.0]], [0, 1]), "1 rows of features hold NaN"),
+        (([[np.nan], [2.0]], [0, 1]), "1 rows of features contain NaN"),
         (([[1.0], [2.0]], ["cat", "dog"]), "they must be one integer per row"),
         (3, "got a source of type int; give a path"),
         (None, "got a source of type NoneType; give a path"),

@@ -3,6 +3,7 @@
 import threading
 from dataclasses import replace
 
+import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -39,6 +40,12 @@ def one_thread():
 def arrays():
     made = clouds()
     return made["features"], made["labels"]
+
+
+@pytest.fixture
+def untyped(monkeypatch):
+    """Signatures are not checked, as outside of the tests."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
 def assert_same_codes(encoder, other, items):
@@ -167,6 +174,10 @@ def test_small_images_in_memory_are_learned_by_a_backbone(tmp_path):
         again.encode(images[:, 0])
     with pytest.raises(InputError, match=r"\(200, 1, 8, 8\); give vectors .* or a backbone"):
         orbithash.train((images, labels), 8)
+    with pytest.raises(InputError, match="take a backbone by its name; give small-cnn"):
+        orbithash.train((images, labels), 8, backbone=SmallCNN())
+    with pytest.raises(InputError, match="the backbone googlenet cannot take arrays of shape"):
+        orbithash.train((images, labels), 8, backbone="googlenet")
 
 
 def test_a_hasher_takes_small_images_as_their_pixels():
@@ -261,6 +272,13 @@ def test_progress_is_shown_if_it_is_wanted(arrays, capsys):
     assert "3.0/3 epochs" in capsys.readouterr().out
 
 
+def test_numpys_integers_are_bits_and_seeds(arrays, tmp_path, untyped):
+    bits, seed = np.array([8, 3])
+    encoder = orbithash.train(arrays, bits, seed=seed, out=tmp_path / "run", **QUICK)
+    assert orbithash.load(tmp_path / "run").training.record == encoder.training.record
+    assert_same_weights(encoder, orbithash.train(arrays, 8, seed=3, **QUICK))
+
+
 @pytest.mark.parametrize("kind", ["features", "images", "own loss"])
 def test_an_interrupted_run_resumes_to_the_weights_of_an_uninterrupted_one(kind, arrays, tmp_path):
     source = coloured(tmp_path / "images") if kind == "images" else arrays
@@ -337,6 +355,19 @@ def test_a_run_starts_from_another_one_given_as_a_folder_or_an_encoder(arrays, t
         assert encoder.training.record.init == name
 
 
+def test_a_given_backbone_and_an_encoder_to_start_from_stay_as_they_were():
+    torch.manual_seed(0)
+    backbone = SmallCNN(channels=3)
+    before = {name: weight.clone() for name, weight in backbone.state_dict().items()}
+    options = ON_IMAGES | {"backbone": backbone}
+    first = orbithash.train(Photos(), 8, **options)
+    assert_same_weights(first, orbithash.train(Photos(), 8, **options))
+    torch.testing.assert_close(dict(backbone.state_dict()), before, rtol=0, atol=0)
+    embeddings = first.embed([Photos()[0][0]])
+    orbithash.train(Photos(), 8, init=first, workers=0, epochs=2, learning_rate=0.01)
+    np.testing.assert_array_equal(first.embed([Photos()[0][0]]), embeddings)
+
+
 def test_training_runs_in_a_thread_too(arrays, tmp_path):
     trained = []
     thread = threading.Thread(
@@ -383,7 +414,8 @@ def test_validation_images_of_the_split_choose_the_epoch(tmp_path):
 
 
 def test_other_validation_rows_make_another_run(arrays, tmp_path):
-    train, held_out = np.arange(0, 80), np.arange(80, 100)
+    rows = np.arange(100)
+    train, held_out = rows[rows % 5 > 0], rows[rows % 5 == 0]
     options = {"out": tmp_path / "run", **QUICK}
     data = opened(arrays, train=train, validation=held_out)
     with pytest.raises(Interrupted):
@@ -471,7 +503,9 @@ def test_settings_may_be_given_whole_and_changed(arrays):
         ({"out": "run", "tensorboard": "run/board"}, "lies inside of --out"),
     ],
 )
-def test_arguments_that_do_not_fit_are_refused(options, message, arrays, tmp_path, monkeypatch):
+def test_arguments_that_do_not_fit_are_refused(
+    options, message, arrays, tmp_path, monkeypatch, untyped
+):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=message):
         orbithash.train(arrays, 8, **{"out": "run", **options})
@@ -479,8 +513,8 @@ def test_arguments_that_do_not_fit_are_refused(options, message, arrays, tmp_pat
 
 
 @pytest.mark.parametrize("bits", [0, 3, 2000, 8.0, "8"])
-def test_bits_that_no_code_can_have_are_refused(bits, arrays):
-    with pytest.raises(InputError, match=r"n_bits=|bits"):
+def test_bits_that_no_code_can_have_are_refused(bits, arrays, untyped):
+    with pytest.raises(InputError, match=f"got {bits!r} bits; codes have 4 to 1024"):
         orbithash.train(arrays, bits)
 
 

@@ -8,7 +8,6 @@ import orbithash
 from coloured_images import coloured
 from orbithash.data import hold_out
 from orbithash.encoders import FeatureEncoder
-from orbithash.encoders.runs.fingerprints import images_digest
 from orbithash.errors import InputError
 from orbithash.evaluation import evaluate
 from orbithash.networks import FeatureHead, SmallCNN, load_photo_backbone
@@ -49,7 +48,7 @@ def learn(images, settings=QUICK, method="order-aware", **options):
         as_method(method),
         16,
         settings,
-        **{"digest": images_digest(images), "n_workers": 0, **options},
+        **{"n_workers": 0, **options},
     )
 
 
@@ -149,7 +148,6 @@ def test_a_run_to_start_from_must_fit_and_is_gone_on_from(images):
             as_method("triplet"),
             8,
             QUICK,
-            digest="",
             init=plain,
         )
 

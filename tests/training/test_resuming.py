@@ -100,7 +100,7 @@ def test_an_unfinished_run_is_neither_replaced_nor_mixed_up(sources, tmp_path, c
         return capsys.readouterr().err
 
     assert "add --resume to continue it, or --force to start again" in refusal()
-    assert "was begun with other gamma; go on with the same" in refusal("--resume")
+    assert "was begun with other gamma; continue with the same" in refusal("--resume")
     changed = ("--resume", "--option", "gamma=3", "--seed", "5", "--margin", "3")
     assert "was begun with other margin and seed" in refusal(*changed)
     assert checkpoint.exists()
