@@ -104,13 +104,17 @@ class MemoryIndex(ClosesOnExit):
         """Return the k nearest items of each query; fewer columns if fewer are admitted."""
         codes = as_codes(codes, self.n_bits)
         check_k(k)
-        return self._searcher(where).nearest(codes, k)
+        table = self.table
+        searcher = self.searcher(table) if where is None else self._admitted(table, where)
+        return searcher.nearest(codes, k)
 
     def within(self, codes: ArrayLike, radius: int, where: Where | None = None) -> list[Ball]:
         """Return the items at most `radius` bits away from each query."""
         codes = as_codes(codes, self.n_bits)
         check_radius(radius)
-        return self._searcher(where).within(codes, radius)
+        table = self.table
+        searcher = self.radius_searcher(table) if where is None else self._admitted(table, where)
+        return searcher.within(codes, radius)
 
     def next_id(self) -> int:
         """Return an id above all ids in use."""
@@ -136,9 +140,9 @@ class MemoryIndex(ClosesOnExit):
         """
         return table
 
-    def _searcher(self, where: Where | None) -> "CodeTable | TableSearcher":
-        table = self.table
-        return self.searcher(table) if where is None else self._admitted(table, where)
+    def radius_searcher(self, table: CodeTable) -> "CodeTable | TableSearcher":
+        """Return the searcher of a radius: the table itself, unless a structure is faster."""
+        return table
 
     def _admitted(self, table: CodeTable, where: Where) -> CodeTable:
         if where.admits(NO_METADATA):
@@ -215,6 +219,9 @@ class MultiIndex(DerivedIndex):
     """
 
     name = "exact-mih"
+
+    def radius_searcher(self, table: CodeTable) -> "CodeTable | TableSearcher":
+        return self.searcher(table)
 
     def build(self, table: CodeTable) -> "HashedTable":
         return HashedTable(table, substring_tables(table.words, self.n_bits))
