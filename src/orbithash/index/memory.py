@@ -98,13 +98,17 @@ class MemoryIndex(ClosesOnExit):
         """Return the k nearest items of each query; fewer columns if fewer are admitted."""
         codes = as_codes(codes, self.n_bits)
         check_k(k)
-        return self._searcher(where).nearest(codes, k)
+        table = self.table
+        searcher = self.searcher(table) if where is None else self._admitted(table, where)
+        return searcher.nearest(codes, k)
 
     def within(self, codes: ArrayLike, radius: int, where: Where | None = None) -> list[Ball]:
         """Return the items at most `radius` bits away from each query."""
         codes = as_codes(codes, self.n_bits)
         check_radius(radius)
-        return self._searcher(where).within(codes, radius)
+        table = self.table
+        searcher = self.radius_searcher(table) if where is None else self._admitted(table, where)
+        return searcher.within(codes, radius)
 
     def next_id(self) -> int:
         """Return an id above all ids in use."""
@@ -123,16 +127,16 @@ class MemoryIndex(ClosesOnExit):
         """Do nothing: only memory is held."""
 
     def searcher(self, table: CodeTable) -> "CodeTable | TableSearcher":
-        """Return the searcher of a table.
+        """Return what finds the k nearest codes of a table: the table itself, by a scan.
 
         The table is an argument, so that the caller knows which state it searches even if other
         threads replace `self.table` meanwhile.
         """
         return table
 
-    def _searcher(self, where: Where | None) -> "CodeTable | TableSearcher":
-        table = self.table
-        return self.searcher(table) if where is None else self._admitted(table, where)
+    def radius_searcher(self, table: CodeTable) -> "CodeTable | TableSearcher":
+        """Return what finds the codes of a table within a radius: the table itself, by a scan."""
+        return table
 
     def _admitted(self, table: CodeTable, where: Where) -> CodeTable:
         if where.admits(NO_METADATA):
@@ -173,7 +177,7 @@ class TableSearcher(ABC):
         """Return the k nearest items of each query."""
 
     def within(self, codes: UInt8[np.ndarray, "queries bytes"], radius: int) -> list[Ball]:
-        """Return all items within the radius of each query."""
+        """Return all items within the radius of each query; by a scan, unless overridden."""
         return self.table.within(codes, radius)
 
 
@@ -186,7 +190,7 @@ class DerivedIndex(MemoryIndex):
         self._building = threading.Lock()
 
     def searcher(self, table: CodeTable) -> CodeTable | TableSearcher:
-        """Return the searcher of a table; while one thread builds it, others wait."""
+        """Return what was built from a table; while one thread builds it, others wait."""
         if len(table) == 0:
             return table
         with self._building:

@@ -27,6 +27,9 @@ class MultiIndex(DerivedIndex):
 
     name = "exact-mih"
 
+    def radius_searcher(self, table: CodeTable) -> CodeTable | TableSearcher:
+        return self.searcher(table)
+
     def build(self, table: CodeTable) -> "HashedTable":
         return HashedTable(table, substring_tables(table.words, self.n_bits))
 

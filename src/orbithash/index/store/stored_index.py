@@ -39,7 +39,7 @@ from orbithash.index.checks import (
     no_such_item,
 )
 from orbithash.index.code_table import CodeTable
-from orbithash.index.memory import MemoryIndex, TableSearcher
+from orbithash.index.memory import MemoryIndex
 from orbithash.index.new_ids import add_under_new_ids
 from orbithash.index.store.blocks import CodeBlocks
 from orbithash.index.store.creation import ENCODER
@@ -129,13 +129,18 @@ class StoredIndex(ClosesOnExit):
         """Return the k nearest items of each query; fewer columns if fewer are admitted."""
         codes = as_codes(codes, self.n_bits)
         check_k(k)
-        return self._searcher(where).nearest(codes, k)
+        table, admitted = self._refresh(where)
+        searcher = self._engine.searcher(table) if admitted is None else table.among(admitted)
+        return searcher.nearest(codes, k)
 
     def within(self, codes: ArrayLike, radius: int, where: Where | None = None) -> list[Ball]:
         """Return the items at most `radius` bits away from each query."""
         codes = as_codes(codes, self.n_bits)
         check_radius(radius)
-        return self._searcher(where).within(codes, radius)
+        table, admitted = self._refresh(where)
+        engine = self._engine
+        searcher = engine.radius_searcher(table) if admitted is None else table.among(admitted)
+        return searcher.within(codes, radius)
 
     def iterate(self, batch_size: int = 4096) -> Iterator[Items]:
         """Iterate over all items in the order of ids; may miss items that are added meanwhile."""
@@ -211,10 +216,6 @@ class StoredIndex(ClosesOnExit):
         with self._writing, self._lock:
             self._writer.close()
             self._connection.close()
-
-    def _searcher(self, where: Where | None) -> CodeTable | TableSearcher:
-        table, admitted = self._refresh(where)
-        return self._engine.searcher(table) if admitted is None else table.among(admitted)
 
     def _refresh(
         self, where: Where | None
