@@ -133,7 +133,7 @@ class MemoryIndex(ClosesOnExit):
         """Do nothing: only memory is held."""
 
     def searcher(self, table: CodeTable) -> "CodeTable | TableSearcher":
-        """Return the searcher of a table.
+        """Return what finds the k nearest codes of a table: the table itself, by a scan.
 
         The table is an argument, so that the caller knows which state it searches even if other
         threads replace `self.table` meanwhile.
@@ -183,7 +183,7 @@ class TableSearcher(ABC):
         """Return the k nearest items of each query."""
 
     def within(self, codes: UInt8[np.ndarray, "queries bytes"], radius: int) -> list[Ball]:
-        """Return all items within the radius of each query."""
+        """Return all items within the radius of each query; by a scan, unless overridden."""
         return self.table.within(codes, radius)
 
 
@@ -196,7 +196,7 @@ class DerivedIndex(MemoryIndex):
         self._building = threading.Lock()
 
     def searcher(self, table: CodeTable) -> CodeTable | TableSearcher:
-        """Return the searcher of a table; while one thread builds it, others wait."""
+        """Return what was built from a table; while one thread builds it, others wait."""
         if len(table) == 0:
             return table
         with self._building:
