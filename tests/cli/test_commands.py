@@ -1,3 +1,4 @@
+import importlib
 import subprocess
 import sys
 
@@ -50,6 +51,8 @@ def test_what_is_no_fault_of_the_user_is_one_line_and_exit_code_1(error, code, m
     def fail(address, engine):
         raise error
 
+    # Loaded now, it would keep the replaced function for the tests that follow.
+    importlib.import_module("orbithash.retrieval")
     monkeypatch.setattr("orbithash.index.open_index", fail)
     assert run(["search", "birds.orbit", "--like", "1"]) == code
     assert capsys.readouterr().err == f"orbithash: {error}\n"
