@@ -1,8 +1,8 @@
-"""Scoring a million codes, against sorting them and against searching them.
+"""Speed of scoring a million codes, compared with sorting and with searching them.
 
-Full expected MAP of 1,000 queries against 1,000,000 codes of 64 bits in 100 classes, beside
+Full expected MAP of 1,000 queries against 1,000,000 codes of 64 bits in 100 classes, compared with
 
-- the usual numpy way: per query, distances from ±1 codes, argsort, cumulative precision. It is
+- the usual numpy code: per query, distances from ±1 codes, argsort, cumulative precision. It is
   measured on a few queries and scaled up, because all of them would take minutes;
 - faiss `IndexBinaryFlat`, which finds the 100 nearest of the same queries in the same run, with
   the same number of threads.
@@ -10,7 +10,7 @@ Full expected MAP of 1,000 queries against 1,000,000 codes of 64 bits in 100 cla
 
 import os
 
-# Threads that wait must sleep: numba and faiss take turns on the same cores.
+# Waiting threads must sleep: numba and faiss alternate on the same cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import sys
@@ -42,11 +42,11 @@ def main() -> int:
             queries[:n], database, query_labels[:n], database_labels, n_bits=N_BITS, ties=ties
         )
 
-    some = as_signs(queries[:SORTED_QUERIES]), as_signs(database)
-    some_labels = query_labels[:SORTED_QUERIES], database_labels
+    sorted_codes = as_signs(queries[:SORTED_QUERIES]), as_signs(database)
+    sorted_labels = query_labels[:SORTED_QUERIES], database_labels
 
-    # Compile everything, and see that both ways give the same scores.
-    by_sorting = sorted_map(*some, *some_labels, kind="stable")
+    # Compile everything, and check that both give the same scores.
+    by_sorting = sorted_map(*sorted_codes, *sorted_labels, kind="stable")
     by_counting = score("stable", SORTED_QUERIES).map
     if abs(by_sorting - by_counting) > 1e-9:
         sys.exit(f"evaluate: MAP is {by_sorting} by sorting, {by_counting} by counting")
@@ -56,7 +56,7 @@ def main() -> int:
     score_time, search_time, sort_time = best(
         score,
         lambda: index.search(queries, 100),
-        lambda: sorted_map(*some, *some_labels),
+        lambda: sorted_map(*sorted_codes, *sorted_labels),
         repeats=REPEATS,
     )
     sort_time *= N_QUERIES / SORTED_QUERIES
@@ -74,7 +74,7 @@ def main() -> int:
 def codes_near(
     centres: np.ndarray, n: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Codes of random classes, each a class centre with every fourth bit flipped."""
+    """Return codes of random classes: the class centre with a quarter of the bits flipped."""
     labels = rng.integers(0, len(centres), n)
     flipped = rng.random((n, centres.shape[1]), dtype=np.float32) < 0.25
     return np.packbits(centres[labels] ^ flipped, axis=1), labels
@@ -87,7 +87,7 @@ def sorted_map(
     database_labels: np.ndarray,
     kind: Literal["quicksort", "stable"] = "quicksort",
 ) -> float:
-    """MAP as evaluation scripts usually compute it: from ±1, by an argsort per query."""
+    """Return MAP as evaluation scripts usually compute it: from ±1, by an argsort per query."""
     scores = []
     for query, label in zip(queries, query_labels, strict=True):
         distances = 0.5 * (N_BITS - database @ query)

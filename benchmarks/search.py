@@ -1,22 +1,23 @@
-"""Search, against faiss's flat binary index in the same run with the same threads.
+"""Speed of search, compared with faiss's flat binary index in the same run with the same threads.
 
     python benchmarks/search.py [CODES …]     default: 100000 1000000 10000000
 
-Codes of 64 bits, random, in 1,000 clusters, and some twenty near-duplicates of each, with a bit
-or two flipped; 1,000 queries together with k = 10 and 100, and one query alone. A figure is faiss's
-time divided by ours: how many times faster. `exact` and `exact-mih` must find what faiss finds.
+Codes of 64 bits: random, in 1,000 clusters, and with about twenty near-duplicates of each code, one
+or two bits flipped. 1,000 queries together with k = 10 and 100, and one query alone. A figure is
+faiss's time divided by ours: how many times faster. `exact` and `exact-mih` must return faiss's
+distances.
 
-Approximate indexes of the clustered codes stand below for orientation, with the share of the ten
-nearest that they find: faiss's inverted lists and graph, and usearch's graph where it is
-installed. Graphs are built of 100,000 codes only, because that alone takes minutes for more.
+Approximate indexes of the clustered codes are shown for comparison, with their recall@10: faiss's
+inverted lists and graph, and usearch's graph if it is installed. Graphs are built of 100,000 codes
+only, because building larger ones takes minutes.
 
-The last column says how much of the time of one query would be needed to read the codes at all,
-measured as their plain sum.
+The last column is the time to read all codes, measured as their sum, as a fraction of the time of
+one query.
 """
 
 import os
 
-# Threads that wait must sleep: numba and faiss take turns on the same cores.
+# Waiting threads must sleep: numba and faiss alternate on the same cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import sys
@@ -29,12 +30,12 @@ import numpy as np
 
 from measure import at_least, best
 from orbithash.index import ENGINES
-from orbithash.kernels.popcount import as_words
+from orbithash.kernels.hamming import as_words
 
 N_BITS, N_QUERIES, N_CLUSTERS, COPIES = 64, 1_000, 1_000, 20
 SIZES = (100_000, 1_000_000, 10_000_000)
-CLAIMED = 1_000_000  # codes from which on the claims hold
-GRAPHS, LISTS = 100_000, 1_000_000  # codes, at most, that approximate indexes are built of
+MIN_CLAIMED = 1_000_000  # the claims hold for at least this many codes
+MAX_GRAPH, MAX_LISTS = 100_000, 1_000_000  # codes in approximate indexes
 REPEATS, REPEATS_OF_ONE = 3, 21
 
 Search = Callable[[np.ndarray, int], tuple[np.ndarray, np.ndarray]]  # distances, ids
@@ -59,7 +60,7 @@ def main() -> int:
 
 
 def compare(size: int, kind: Callable[[int], np.ndarray]) -> list[tuple[str, float, float]]:
-    """Print a row for each engine, and return the claims: what, how much, how much it must be."""
+    """Print a row for each engine; return the claims with the measured and the required ratio."""
     codes = kind(size + N_QUERIES)
     queries, database = codes[:N_QUERIES], codes[N_QUERIES:]
     flat = faiss.IndexBinaryFlat(N_BITS)
@@ -68,10 +69,10 @@ def compare(size: int, kind: Callable[[int], np.ndarray]) -> list[tuple[str, flo
     recalls, together = {}, []
     for k in (10, 100):
         exact = flat.search(queries, k)
-        shares = [share_found(search(queries, k), exact) for search in searches.values()]
-        recalls[k] = dict(zip(searches, shares, strict=True))
+        values = [recall(search(queries, k), exact) for search in searches.values()]
+        recalls[k] = dict(zip(searches, values, strict=True))
         if recalls[k]["exact"] < 1 or recalls[k]["exact-mih"] < 1:
-            sys.exit("search: an exact engine does not find what faiss finds")
+            sys.exit("search: the results of an exact engine differ from faiss's")
         together.append(ratios(flat, searches, queries, k, repeats=REPEATS))
     alone = ratios(flat, searches, queries[:1], 10, repeats=REPEATS_OF_ONE)
     reading, searching = best(
@@ -85,7 +86,7 @@ def compare(size: int, kind: Callable[[int], np.ndarray]) -> list[tuple[str, flo
         end = f"  {reading / searching:7.0%}" if engine == "exact" else ""
         found = recalls[10][engine]
         print(f"{size:>10,}  {name:<10}  {engine:<10}  {figures}  {found:9.3f}{end}", flush=True)
-    if size < CLAIMED or kind is duplicated_codes:
+    if size < MIN_CLAIMED or kind is duplicated_codes:
         return []
     return [
         (f"{size:,} {name} codes, k=10", together[0]["exact"], 2),
@@ -97,34 +98,34 @@ def compare(size: int, kind: Callable[[int], np.ndarray]) -> list[tuple[str, flo
 def ratios(
     flat: Any, searches: dict[str, Search], queries: np.ndarray, k: int, *, repeats: int
 ) -> dict[str, float]:
-    """How many times faster than the flat index each engine is."""
+    """Return how many times faster than the flat index each engine is."""
     runs = [lambda search=search: search(queries, k) for search in searches.values()]
     theirs, *ours = best(lambda: flat.search(queries, k), *runs, repeats=repeats)
     return {name: theirs / time for name, time in zip(searches, ours, strict=True)}
 
 
 def engines(database: np.ndarray, *, approximate: bool) -> Iterator[tuple[str, Search]]:
-    """The engines of these codes, as functions that build and compile at the first call."""
+    """Yield search functions of the engines; the first call builds and compiles."""
     for name in ("exact", "exact-mih"):
         index = ENGINES[name](N_BITS)
         index.add(np.arange(len(database)), database)
-        yield name, searched_by(index)
+        yield name, search_function(index)
     if not approximate:
         return
-    for name, most in (("faiss-ivf", LISTS), ("faiss-hnsw", GRAPHS)):
-        if len(database) <= most:
+    for name, max_codes in (("faiss-ivf", MAX_LISTS), ("faiss-hnsw", MAX_GRAPH)):
+        if len(database) <= max_codes:
             index = ENGINES[name](N_BITS)
             index.add(np.arange(len(database)), database)
-            yield name, searched_by(index)
-    if len(database) <= GRAPHS:
-        usearch = usearch_of(database)
+            yield name, search_function(index)
+    if len(database) <= MAX_GRAPH:
+        usearch = usearch_function(database)
         if usearch is None:
             print(f"{'':24}usearch is not installed: pip install usearch")
         else:
             yield "usearch", usearch
 
 
-def searched_by(index: Any) -> Search:
+def search_function(index: Any) -> Search:
     def search(queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         found = index.search(queries, k)
         return found.distances, found.ids
@@ -132,7 +133,7 @@ def searched_by(index: Any) -> Search:
     return search
 
 
-def usearch_of(database: np.ndarray) -> Search | None:
+def usearch_function(database: np.ndarray) -> Search | None:
     try:
         from usearch.index import Index
     except ImportError:
@@ -148,10 +149,8 @@ def usearch_of(database: np.ndarray) -> Search | None:
     return search
 
 
-def share_found(
-    found: tuple[np.ndarray, np.ndarray], exact: tuple[np.ndarray, np.ndarray]
-) -> float:
-    """How many of the found are as near as the k nearest: of ties, any will do."""
+def recall(found: tuple[np.ndarray, np.ndarray], exact: tuple[np.ndarray, np.ndarray]) -> float:
+    """Return the fraction of results that are as near as the k nearest; ties are equivalent."""
     distances = np.asarray(found[0])
     return float(np.mean((distances >= 0) & (distances <= exact[0][:, -1:])))
 
@@ -169,20 +168,20 @@ def random_codes(n: int) -> np.ndarray:
 
 
 def clustered_codes(n: int) -> np.ndarray:
-    """Every tenth bit differs from the centre's."""
-    return flipped(random_codes(N_CLUSTERS), n, share=0.1)
+    """Return codes in clusters; a tenth of the bits differ from the centre."""
+    return flipped(random_codes(N_CLUSTERS), n, flip_rate=0.1)
 
 
 def duplicated_codes(n: int) -> np.ndarray:
-    return flipped(random_codes(n // COPIES), n, share=0.02)
+    return flipped(random_codes(n // COPIES), n, flip_rate=0.02)
 
 
-def flipped(centres: np.ndarray, n: int, share: float) -> np.ndarray:
-    """Codes of random centres, each bit flipped by chance; made in parts that fit the memory."""
+def flipped(centres: np.ndarray, n: int, flip_rate: float) -> np.ndarray:
+    """Return codes near random centres, with random bits flipped; in parts, to save memory."""
     rng = np.random.default_rng(1)
     codes = centres[rng.integers(0, len(centres), n)]
     for part in np.array_split(codes, -(-n // 100_000)):
-        part ^= np.packbits(rng.random((len(part), N_BITS), dtype=np.float32) < share, axis=1)
+        part ^= np.packbits(rng.random((len(part), N_BITS), dtype=np.float32) < flip_rate, axis=1)
     return codes
 
 

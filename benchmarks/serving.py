@@ -31,7 +31,7 @@ import numpy as np
 
 from measure import at_least, at_most
 from orbithash.index import Index, Metadata, create_index, open_index
-from orbithash.retrieval import answers
+from orbithash.retrieval import Query, find
 
 N_CODES, N_BITS, K = 1_000_000, 64, 10
 N_CLIENTS, MAX_CONCURRENCY = 32, 64
@@ -86,10 +86,10 @@ def compare(address: str, ids: np.ndarray, seconds: float, search_ms: float) -> 
 
 def time_in_process(index: Index, ids: np.ndarray) -> float:
     """Return the CPU time of one search without a server, in milliseconds."""
-    answers(index, like=[int(ids[0])], k=K)
+    find(index, [Query(id=int(ids[0]), k=K)])
     start = time.process_time()
     for i in ids[:N_IN_PROCESS]:
-        answers(index, like=[int(i)], k=K)
+        find(index, [Query(id=int(i), k=K)])
     return 1e3 * (time.process_time() - start) / N_IN_PROCESS
 
 

@@ -19,7 +19,7 @@ from orbithash import load
 from orbithash.data import batches_by_labels, read_features
 from orbithash.losses.distances import hamming_distances, squared_distances
 from orbithash.losses.relations import grades_of_lists
-from orbithash.losses.swaps import Places, places_in_lists, swap_weights
+from orbithash.losses.triplet_tensors import RankedItems, rank_items, swap_weights
 
 BATCH, IMAGES_OF_A_CLASS, BATCHES = 500, 5, 3
 NEAREST = 4
@@ -63,7 +63,7 @@ def triplets_of(embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Ten
     grades = grades_of_lists(embeddings, labels)
     distances = squared_distances(embeddings, embeddings)
     hamming = hamming_distances(embeddings, embeddings)
-    places = places_in_lists(hamming, grades, distances, torch.float64)
+    places = rank_items(hamming, grades, distances, torch.float64)
     found = []
     for anchor in range(len(embeddings)):
         positives, negatives = (grades[anchor] > 0).nonzero()[:, 0], grades[anchor] == 0
@@ -72,8 +72,8 @@ def triplets_of(embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Ten
         hinge = margin + distances[anchor, positives, None] - distances[anchor, negatives]
         active = hinge > 0
         weight = swap_weights(
-            Places(*(table[anchor, positives, None] for table in places)),
-            Places(*(table[anchor, negatives] for table in places)),
+            RankedItems(*(table[anchor, positives, None] for table in places)),
+            RankedItems(*(table[anchor, negatives] for table in places)),
             "ap",
         )
         near = torch.arange(len(negatives)).expand_as(hinge) < NEAREST

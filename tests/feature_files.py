@@ -1,4 +1,4 @@
-"""Small feature files: classes as clouds of points, so that any method can learn them."""
+"""Small features files whose classes are Gaussian clusters, so that any method learns them."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def clouds(*, classes=5, per_class=20, d=16, many_labels=False, seed=0) -> dict[str, np.ndarray]:
-    """The arrays of a feature file: of each class three quarters train, and a quarter asks."""
+    """Return the arrays of a features file; every fourth row is a query, the others train."""
     rng = np.random.default_rng(seed)
     centres = rng.standard_normal((classes, d))
     labels = np.repeat(np.arange(classes), per_class)
@@ -17,14 +17,14 @@ def clouds(*, classes=5, per_class=20, d=16, many_labels=False, seed=0) -> dict[
     else:
         means = centres[labels]
     features = (means + 0.6 * rng.standard_normal((len(labels), d))).astype(np.float32)
-    asks = np.arange(len(labels)) % 4 == 0
-    rest = np.flatnonzero(~asks)
+    is_query = np.arange(len(labels)) % 4 == 0
+    train = np.flatnonzero(~is_query)
     return {
         "features": features,
         "labels": labels,
-        "train": rest,
-        "query": np.flatnonzero(asks),
-        "database": rest,
+        "train": train,
+        "query": np.flatnonzero(is_query),
+        "database": train,
         "paths": np.array([f"{row}.jpg" for row in range(len(labels))]),
     }
 

@@ -1,4 +1,4 @@
-"""Image files for tests: photographs they are not, but they decode like them."""
+"""Image files of random noise, and benchmark folders in their published layouts."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from scipy.io import savemat
 
 
 def noise(size: tuple[int, int], *, seed: int = 0) -> Image.Image:
-    """Coloured noise of the given width and height."""
+    """Return coloured noise of a width and height."""
     width, height = size
     pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
     return Image.fromarray(pixels)
@@ -21,7 +21,7 @@ def save(image: Image.Image, path: Path, **options: object) -> Path:
 
 
 def class_folder(folder: Path, counts: dict[str, int]) -> Path:
-    """A folder of class folders with so many small images of each class."""
+    """Write class folders with the given numbers of small images."""
     seed = 0
     for name, count in counts.items():
         for number in range(count):
@@ -31,7 +31,7 @@ def class_folder(folder: Path, counts: dict[str, int]) -> Path:
 
 
 def cub_folder(folder: Path, *, species: int = 3, images_each: int = 4) -> Path:
-    """The layout of CUB-200-2011; every second image trains, and ids are not in the row order."""
+    """Write the layout of CUB-200-2011; every other image trains, ids are not in row order."""
     lines: dict[str, list[str]] = {"images": [], "image_class_labels": [], "train_test_split": []}
     number = species * images_each
     for label in range(1, species + 1):
@@ -51,8 +51,8 @@ def cub_folder(folder: Path, *, species: int = 3, images_each: int = 4) -> Path:
 
 
 def voc_folder(folder: Path) -> Path:
-    """The devkit of VOC2007 with six images, of which 000004 and 000006 are the test images."""
-    things: dict[str, list[tuple[str, int]]] = {
+    """Write the devkit of VOC2007 with six images; 000004 and 000006 are the test images."""
+    objects_of: dict[str, list[tuple[str, int]]] = {
         "000001": [("dog", 0), ("person", 0), ("person", 1)],
         "000002": [("person", 0), ("chair", 1)],
         "000003": [("car", 0), ("car", 0)],
@@ -60,11 +60,11 @@ def voc_folder(folder: Path) -> Path:
         "000005": [("sofa", 1)],
         "000006": [("person", 0), ("tvmonitor", 0)],
     }
-    for image, objects in things.items():
+    for image, objects in objects_of.items():
         save(noise((50, 40), seed=int(image)), folder / "JPEGImages" / f"{image}.jpg")
         annotation = folder / "Annotations" / f"{image}.xml"
         annotation.parent.mkdir(exist_ok=True)
-        # A person's parts have names of their own, which are no labels.
+        # The names of a person's parts are not labels.
         part = "<part><name>head</name><bndbox/></part>"
         inside = "".join(
             f"<object>\n<name>{name}</name><pose>Left</pose><truncated>1</truncated>"
@@ -79,7 +79,7 @@ def voc_folder(folder: Path) -> Path:
         "train": "000003\n000001\n",
         "val": "000002\n000005\n",
         "trainval": "000001\n000002\n000003\n000005\n",
-        "test": "000004\r\n000006\r\n\r\n",  # as an editor on Windows leaves it
+        "test": "000004\r\n000006\r\n\r\n",  # Windows line ends
         "dog_train": "000001  1\n000003 -1\n",
         "chair_trainval": "000001 -1\n000002  0\n000003 -1\n000005 -1\n",
     }
@@ -90,7 +90,7 @@ def voc_folder(folder: Path) -> Path:
 
 
 def dogs_folder(folder: Path) -> Path:
-    """The layout of Stanford Dogs: two breeds of three images, cell arrays of column shape."""
+    """Write the layout of Stanford Dogs: two breeds of three images, column cell arrays."""
     breeds = ("n02085620-Chihuahua", "n02085782-Japanese_spaniel")
     lists: dict[str, list[str]] = {"train_list": [], "test_list": []}
     for breed in breeds:
@@ -98,7 +98,7 @@ def dogs_folder(folder: Path) -> Path:
             path = f"{breed}/{breed[:9]}_{number}.jpg"
             save(noise((50, 40), seed=number), folder / "Images" / path)
             lists["test_list" if number == 1 else "train_list"].append(path)
-    lists["train_list"].reverse()  # the official lists are in no order that means anything
+    lists["train_list"].reverse()  # the official lists are in arbitrary order
     for name, paths in lists.items():
         labels = [[breeds.index(path.partition("/")[0]) + 1] for path in paths]
         write_cells(folder / f"{name}.mat", {"file_list": paths}, labels=labels)
@@ -106,7 +106,7 @@ def dogs_folder(folder: Path) -> Path:
 
 
 def write_cells(file: Path, cells: dict[str, list[str]], **arrays: object) -> None:
-    """A MATLAB file in which each list of strings is a cell array with one column."""
+    """Write a MATLAB file in which each list of strings is a cell array with one column."""
     columns = {}
     for name, strings in cells.items():
         columns[name] = np.empty((len(strings), 1), dtype=object)
@@ -115,12 +115,12 @@ def write_cells(file: Path, cells: dict[str, list[str]], **arrays: object) -> No
 
 
 def sun_folder(folder: Path, counts: dict[str, int]) -> Path:
-    """The layout of SUN397; the images are empty files, because only their names count."""
+    """Write the layout of SUN397; the images are empty files, because only names are used."""
     for category, count in counts.items():
-        place = folder / category
-        place.mkdir(parents=True, exist_ok=True)
+        category_folder = folder / category
+        category_folder.mkdir(parents=True, exist_ok=True)
         for number in range(count):
-            (place / f"sun_{number:05d}.jpg").touch()
+            (category_folder / f"sun_{number:05d}.jpg").touch()
     names = "".join(f"/{category}\n" for category in sorted(counts))
     (folder / "ClassName.txt").write_text(names)
     return folder

@@ -1,6 +1,6 @@
-"""The loss as the paper's sentences say it: swap two items, score the whole list again.
+"""The loss as the paper describes it: swap two items and score the whole list again.
 
-Slow, and simple enough to check by eye. Gradients come from torch's own differentiation.
+Slow, and simple enough to check by eye. Gradients come from autograd.
 """
 
 import itertools
@@ -28,10 +28,10 @@ def literal_loss(
     total, weights, triplets, active, anchors = embeddings.sum() * 0, 0.0, 0, 0, set()
     for i in range(len(embeddings)):
         others = [
-            j for j in range(len(items)) if not is_itself(i, j, items, item_labels, len(labels))
+            j for j in range(len(items)) if not is_anchor(i, j, items, item_labels, len(labels))
         ]
         distance = {j: ((embeddings[i] - items[j]) ** 2).sum() for j in others}
-        grade = {j: in_common(labels[i], item_labels[j]) for j in others}
+        grade = {j: labels_in_common(labels[i], item_labels[j]) for j in others}
         ranked = rank(i, others, items, distance, ties)
         for j, k in itertools.permutations(others, 2):
             graded = weighting == "ndcg"
@@ -58,13 +58,13 @@ def literal_loss(
     return total / (divisor or 1)
 
 
-def is_itself(i, j, items, item_labels, batch_size):
+def is_anchor(i, j, items, item_labels, batch_size):
     if j < batch_size:
         return i == j
     return bool((items[i] == items[j]).all() and (item_labels[i] == item_labels[j]).all())
 
 
-def in_common(first, second):
+def labels_in_common(first, second):
     return int(first == second) if first.ndim == 0 else int((first * second).sum())
 
 

@@ -5,7 +5,7 @@ from torch.testing import assert_close
 
 
 def random_batch(*, many_labels=False, n=8, bits=5, classes=3, seed=5):
-    """Embeddings in double precision, labels, and who is related to whom, as lists."""
+    """Return embeddings in double precision, labels, and the matrix of related pairs as lists."""
     generator = torch.Generator().manual_seed(seed)
     embeddings = torch.rand(n, bits, generator=generator, dtype=torch.float64).requires_grad_()
     if many_labels:

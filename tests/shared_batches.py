@@ -1,4 +1,4 @@
-"""A few steps of tiny networks on batches that several processes share."""
+"""Short trainings of tiny networks, with batches divided among several processes."""
 
 import os
 from dataclasses import replace
@@ -21,8 +21,8 @@ def three_steps(environment: dict[str, str], labels_per_image: str, out: Path) -
         TensorBatches,
         TrainingSettings,
         joined_processes,
-        only_look,
-        train,
+        single_views,
+        train_network,
     )
 
     torch.manual_seed(0)
@@ -31,14 +31,14 @@ def three_steps(environment: dict[str, str], labels_per_image: str, out: Path) -
     network = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Sigmoid())
     loss = LOSSES["order-aware"]()
     losses = []
-    loss.register_forward_hook(lambda module, given, value: losses.append(value.detach()))
-    # Nine images: the two processes' shares differ.
+    loss.register_forward_hook(lambda module, arguments, value: losses.append(value.detach()))
+    # With nine images, the parts of two processes differ in size.
     settings = TrainingSettings(
         epochs=1, batch_size=9, optimizer="sgd", learning_rate=0.1, memory=5
     )
     with joined_processes() as processes:
-        source = TensorBatches(only_look(inputs), labels, ShuffledBatches(27, 9), processes)
-        train(network, loss, source, settings, processes=processes)
+        source = TensorBatches(single_views(inputs), labels, ShuffledBatches(27, 9), processes)
+        train_network(network, loss, source, settings, processes=processes)
     results = {"losses": torch.stack(losses)}
     for name, parameter in network.named_parameters():
         results[f"gradient of {name}"] = parameter.grad.clone()
@@ -47,7 +47,7 @@ def three_steps(environment: dict[str, str], labels_per_image: str, out: Path) -
 
 
 class Patches(PhotoBackbone):
-    """Without dropout, which differs between shares, and without batch normalisation or with it."""
+    """A backbone with optional batch normalisation; dropout would differ between processes."""
 
     n_features = 64
     view = View(resize=16, crop=16)
@@ -62,31 +62,29 @@ class Patches(PhotoBackbone):
 
 
 def two_epochs_on_images(
-    environment: dict[str, str], given: tuple[ImageFiles, bool], out: Path
+    environment: dict[str, str], arguments: tuple[ImageFiles, bool], out: Path
 ) -> None:
     """Fine-tune, and write every epoch's loss and validation score and the weights to a file."""
     os.environ |= environment
     torch.set_num_threads(1)
-    from orbithash.evaluation import mean_average_precision
-    from orbithash.training import IMAGE_PRESETS, joined_processes, train_on_images
+    from orbithash.training import IMAGE_PRESETS, as_method, joined_processes, train_on_images
 
     settings = replace(
         IMAGE_PRESETS["default"], epochs=2, batch_size=9, images_per_class=3, validate_every=1
     )
     torch.manual_seed(0)
-    images, normalised = given
+    images, normalised = arguments
     with joined_processes() as processes:
-        trained = train_on_images(
+        encoder, history = train_on_images(
             images,
             Patches(normalised),
-            "order-aware",
+            as_method("order-aware"),
             8,
             settings,
-            score=mean_average_precision,
             n_workers=0,
             processes=processes,
         )
-    scores = [[epoch.loss, epoch.validation_map] for epoch in trained.history]
-    weights = trained.encoder.network.state_dict()
+    scores = [[epoch.loss, epoch.validation_map] for epoch in history]
+    weights = encoder.network.state_dict()
     results = {name: weight.contiguous() for name, weight in weights.items()}
     save_file({"scores": torch.tensor(scores), **results}, out)

@@ -1,25 +1,25 @@
-"""Results of a table whose MAP are made up, for tests of what is made of them."""
+"""Results of a table with made-up MAP, for tests of reports."""
 
 import numpy as np
 
 from orbithash.evaluation import Scores
 from orbithash.experiments.tables.plan import plan_runs
 from orbithash.experiments.tables.results import Results, make_results
-from orbithash.experiments.tables.run import Finished
+from orbithash.experiments.tables.run import FinishedRun
 from orbithash.experiments.tables.spec import read_table
 from orbithash.metrics.scores import PrecisionRecall
 
 
 def made_up_results(sources, table="ablation", maps=None, *, n_seeds=3, bits=(32,)) -> Results:
-    """MAP by row are lists by seed, None where a run or all of them failed; other rows get 0.5."""
+    """`maps` has a list by seed for each row, None if a run or all failed; other rows get 0.5."""
     declared = read_table(table)
     runs = plan_runs(declared, sources, bits=bits, seeds=range(n_seeds), epochs=2)
     finished = {}
     for run in runs:
-        of_seeds = (maps or {}).get(run.row, [0.5 + 0.01 * seed for seed in range(n_seeds)])
-        if of_seeds is not None and of_seeds[run.seed] is not None:
-            scores = made_up_scores(of_seeds[run.seed], run.n_bits)
-            finished[run.key] = Finished(scores, seconds=1.0)
+        seed_maps = (maps or {}).get(run.row, [0.5 + 0.01 * seed for seed in range(n_seeds)])
+        if seed_maps is not None and seed_maps[run.seed] is not None:
+            scores = made_up_scores(seed_maps[run.seed], run.n_bits)
+            finished[run.key] = FinishedRun(scores, seconds=1.0)
     return make_results(declared, runs, finished)
 
 

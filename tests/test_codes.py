@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from orbithash.codes import binarize, check_codes, pack, unpack
+from orbithash.codes import as_codes, binarize, check_codes, pack, unpack
 from orbithash.errors import CodeLengthError, InputError
 
 bits_of_any_length = st.tuples(st.integers(0, 5), st.integers(4, 1024)).flatmap(
@@ -20,7 +20,7 @@ def test_unpacking_gives_back_the_bits_that_were_packed(bits):
     np.testing.assert_array_equal(unpack(codes, bits.shape[1]), bits)
 
 
-def test_first_bit_is_in_the_highest_place_and_padding_is_zero():
+def test_first_bit_is_most_significant_and_padding_is_zero():
     bits = np.zeros((1, 9), dtype=bool)
     bits[0, [0, 8]] = True
     np.testing.assert_array_equal(pack(bits), [[0b10000000, 0b10000000]])
@@ -41,7 +41,7 @@ def test_embeddings_outside_the_unit_interval_are_refused(bad):
 
 
 @pytest.mark.parametrize("embeddings", [np.zeros(8), np.zeros((2, 8), dtype=int)])
-def test_embeddings_that_are_no_matrix_of_floats_are_refused(embeddings):
+def test_embeddings_that_are_not_a_matrix_of_floats_are_refused(embeddings):
     with pytest.raises(InputError, match=r"floats of shape \(images, bits\)"):
         binarize(embeddings)
 
@@ -62,7 +62,7 @@ def test_codes_with_too_many_bytes_are_refused():
         check_codes(np.zeros((2, 3), dtype=np.uint8), 16)
 
 
-def test_ones_among_the_padding_are_refused():
+def test_padding_bits_that_are_set_are_refused():
     with pytest.raises(InputError, match="last 6 bits are not 0"):
         check_codes(np.array([[0, 0b00100000]], dtype=np.uint8), 10)
 
@@ -71,3 +71,16 @@ def test_ones_among_the_padding_are_refused():
 def test_codes_of_another_type_or_shape_are_refused(codes):
     with pytest.raises(InputError, match=r"uint8 of shape \(images, bytes\)"):
         check_codes(codes, 16)
+
+
+def test_lists_are_accepted_wherever_arrays_are():
+    bits = binarize([[0.9, 0.1, 0.2, 0.8]])
+    codes = pack(bits.tolist())
+    np.testing.assert_array_equal(unpack(codes.tolist(), 4), bits)
+    assert as_codes([[144]], 4).dtype == np.uint8
+
+
+@pytest.mark.parametrize("codes", [[[1, 256]], [[-1, 0]], [[True, False]], [[1, 2], [3]]])
+def test_lists_that_do_not_hold_bytes_are_refused(codes):
+    with pytest.raises(InputError, match="got codes"):
+        as_codes(codes, 16)

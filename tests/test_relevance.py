@@ -13,16 +13,16 @@ from orbithash.relevance import (
 
 def test_images_with_several_labels_are_related_by_one_in_common():
     left, right = random_labels(7, seed=0), random_labels(9, seed=1)
-    common, answers = labels_in_common(left, right), related(left, right)
+    common, is_related = labels_in_common(left, right), related(left, right)
     for i, a in enumerate(left):
         for j, b in enumerate(right):
             shared = set(np.flatnonzero(a)) & set(np.flatnonzero(b))
             assert common[i, j] == len(shared)
-            assert answers[i, j] == bool(shared)
+            assert is_related[i, j] == bool(shared)
 
 
 @pytest.mark.parametrize("several", [False, True])
-def test_groups_hold_the_images_with_the_same_labels_in_their_order(several):
+def test_groups_hold_images_with_the_same_labels_in_their_order(several):
     labels = random_labels(60, seed=2)
     labels = labels if several else labels.sum(axis=1)
     groups = group_by_labels(labels)
@@ -40,7 +40,7 @@ def test_class_numbers_may_be_negative_and_far_apart():
 
 
 @pytest.mark.parametrize("kind", [bool, np.int8, np.uint8, np.float32])
-def test_marks_of_any_type_are_the_same_labels(kind):
+def test_label_tables_may_have_any_type(kind):
     labels = random_labels(5, seed=3)
     np.testing.assert_array_equal(check_labels(labels.astype(kind), 5, "query"), labels)
 
@@ -57,7 +57,7 @@ def test_marks_of_any_type_are_the_same_labels(kind):
         (np.array(["cat", "dog", "cat"]), "pass integers"),
     ],
 )
-def test_unusable_labels_are_named(labels, message):
+def test_invalid_labels_are_refused(labels, message):
     with pytest.raises(InputError, match=message):
         check_labels(labels, 3, "query")
 

@@ -1,34 +1,79 @@
-"""Learn compact binary codes from labels and search images by Hamming distance."""
+"""Learn compact binary codes from labels and search images by Hamming distance.
 
+`train`, `load`, `open_index`, `evaluate` and `evaluate_codes` are what most programs need; the
+packages are attributes: `orbithash.losses`, `orbithash.hashers`, `orbithash.index` and so on.
+"""
+
+import importlib
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from orbithash.encoders import FeatureEncoder, ImageEncoder
-    from orbithash.index import Index
+    from orbithash.encoders import Encoder
+    from orbithash.evaluation import evaluate, evaluate_codes
+    from orbithash.retrieval import open_index
+    from orbithash.training import train
 
-__all__ = ["__version__", "load", "open_index"]
+__all__ = [
+    "__version__",
+    "evaluate",
+    "evaluate_codes",
+    "load",
+    "open_index",
+    "train",
+]
 
 __version__ = version("orbithash")
 
+# Loaded when they are first used: importing orbithash must load neither torch nor numba.
+FUNCTIONS = {
+    "evaluate": "orbithash.evaluation",
+    "evaluate_codes": "orbithash.evaluation",
+    "open_index": "orbithash.retrieval",
+    "train": "orbithash.training",
+}
+PACKAGES = (
+    "codes",
+    "data",
+    "encoders",
+    "errors",
+    "evaluation",
+    "hashers",
+    "index",
+    "losses",
+    "metrics",
+    "networks",
+    "retrieval",
+    "training",
+)
 
-def load(run: str | Path, *, device: str = "cpu") -> "FeatureEncoder | ImageEncoder":
-    """The encoder of a run that `orbithash train` wrote, or of an index, ready to encode.
 
-    That of images runs its network on the `device`, as "cuda".
+def load(run: str | Path, *, device: str = "cpu") -> "Encoder":
+    """Load the encoder of a run that `train` wrote, or of an index.
+
+    An encoder of images runs on `device`, such as "cuda".
     """
-    from orbithash.encoders import load as load_run  # importing orbithash must not load torch
+    from orbithash.encoders import load_run
+    from orbithash.index.addresses import remote_place
+    from orbithash.networks.backbones import check_device
 
-    return load_run(run, device=device)
+    check_device(device)
+    if remote_place(run) is None:
+        return load_run(run).to(device)
+    from orbithash.retrieval import open_index
+
+    with open_index(run) as index:
+        return index.encoder.to(device)
 
 
-def open_index(address: str | Path, *, engine: str = "exact") -> "Index":
-    """The index in a folder that `orbithash index` wrote, or in Milvus.
+def __getattr__(name: str) -> Any:
+    if name in FUNCTIONS:
+        return getattr(importlib.import_module(FUNCTIONS[name]), name)
+    if name in PACKAGES:
+        return importlib.import_module(f"orbithash.{name}")
+    raise AttributeError(f"module 'orbithash' has no attribute {name!r}")
 
-    `milvus:http://HOST:19530/NAME` is a collection of a Milvus server. `engine` says how the codes
-    of a folder are searched.
-    """
-    from orbithash.index import open_index as open_address  # nor need it load numba
 
-    return open_address(address, engine=engine)
+def __dir__() -> list[str]:
+    return sorted({*__all__, *PACKAGES})

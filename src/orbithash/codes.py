@@ -1,31 +1,33 @@
 """Binary codes: how every other package passes them around.
 
-embeddings  float (n, bits)       what a network or a hasher outputs, in [0, 1]
+embeddings  float (n, bits)       output of a network or a hasher, in [0, 1]
 bits        bool  (n, bits)       embeddings > 0.5
 codes       uint8 (n, bytes)      bits packed, the last byte padded with 0: stored and searched
 """
 
 import numpy as np
 from jaxtyping import Bool, UInt8
+from numpy.typing import ArrayLike
 
 from orbithash.errors import CodeLengthError, InputError
 
 MIN_BITS, MAX_BITS = 4, 1024
 
 
-def binarize(embeddings: np.ndarray) -> Bool[np.ndarray, "n bits"]:
-    """The bits of embeddings: whether each value is above one half.
+def binarize(embeddings: ArrayLike) -> Bool[np.ndarray, "n bits"]:
+    """Return the bits of embeddings: whether each value is above 0.5.
 
     >>> binarize(np.array([[0.9, 0.1, 0.5, 0.6]]))
     array([[ True, False, False,  True]])
     """
+    embeddings = np.asarray(embeddings)
     if embeddings.ndim != 2 or not np.issubdtype(embeddings.dtype, np.floating):
         raise InputError(
             f"got embeddings of shape {embeddings.shape} and type {embeddings.dtype}; "
             "pass floats of shape (images, bits)"
         )
     check_n_bits(embeddings.shape[1])
-    # Written so that NaN fails too.
+    # In this form NaN fails too.
     if not np.all((embeddings >= 0) & (embeddings <= 1)):
         raise InputError(
             "got embeddings that are NaN or outside [0, 1]; apply the sigmoid, or map ±1 "
@@ -34,12 +36,13 @@ def binarize(embeddings: np.ndarray) -> Bool[np.ndarray, "n bits"]:
     return embeddings > 0.5
 
 
-def pack(bits: np.ndarray) -> UInt8[np.ndarray, "n bytes"]:
-    """Codes of bits, eight to a byte, the first bit in the highest place.
+def pack(bits: ArrayLike) -> UInt8[np.ndarray, "n bytes"]:
+    """Pack bits into codes, eight to a byte, the first bit most significant.
 
     >>> pack(np.array([[True, False, False, True]]))
     array([[144]], dtype=uint8)
     """
+    bits = np.asarray(bits)
     if bits.ndim != 2 or bits.dtype != np.bool_:
         raise InputError(
             f"got bits of shape {bits.shape} and type {bits.dtype}; pass booleans of shape "
@@ -49,18 +52,36 @@ def pack(bits: np.ndarray) -> UInt8[np.ndarray, "n bytes"]:
     return np.packbits(bits, axis=1)
 
 
-def unpack(codes: np.ndarray, n_bits: int) -> Bool[np.ndarray, "n bits"]:
-    """The bits that `pack` made these codes of.
+def unpack(codes: ArrayLike, n_bits: int) -> Bool[np.ndarray, "n bits"]:
+    """Unpack codes into the bits that `pack` was given.
 
     >>> unpack(np.array([[144]], dtype=np.uint8), n_bits=4)
     array([[ True, False, False,  True]])
     """
-    check_codes(codes, n_bits)
-    return np.unpackbits(codes, axis=1, count=n_bits).view(np.bool_)
+    return np.unpackbits(as_codes(codes, n_bits), axis=1, count=n_bits).view(np.bool_)
+
+
+def as_codes(codes: ArrayLike, n_bits: int, name: str = "the") -> UInt8[np.ndarray, "n bytes"]:
+    """Return codes of `n_bits` bits as an array; raise if they are not valid codes.
+
+    The numbers 0 to 255 in nested lists are bytes. `name` is their owner in messages.
+
+    >>> as_codes([[144]], n_bits=4)
+    array([[144]], dtype=uint8)
+    """
+    try:
+        array = np.asarray(codes)
+    except ValueError as error:
+        raise InputError(f"got codes that are not an array ({error}); pass rows of bytes") from None
+    untyped = not hasattr(codes, "dtype") and array.dtype.kind == "i" and array.size > 0
+    if untyped and 0 <= array.min() <= array.max() <= 255:
+        array = array.astype(np.uint8)
+    check_codes(array, n_bits, name)
+    return array
 
 
 def check_codes(codes: np.ndarray, n_bits: int, name: str = "the") -> None:
-    """Raise unless these are codes of `n_bits` bits; `name` says whose in the message."""
+    """Raise unless these are codes of `n_bits` bits; `name` is their owner in messages."""
     check_n_bits(n_bits)
     if codes.ndim != 2 or codes.dtype != np.uint8:
         raise InputError(
@@ -71,7 +92,7 @@ def check_codes(codes: np.ndarray, n_bits: int, name: str = "the") -> None:
     if codes.shape[1] != expected:
         raise CodeLengthError(name, got=codes.shape[1], expected=expected, n_bits=n_bits)
     padding = 8 * expected - n_bits
-    # A stray bit would add to every distance without showing in the bits.
+    # A padding bit that is set would add to every distance without being one of the bits.
     if padding and np.any(codes[:, -1] & ((1 << padding) - 1)):
         raise InputError(
             f"got codes whose last {padding} bits are not 0, though {n_bits} bits leave them "
@@ -80,7 +101,7 @@ def check_codes(codes: np.ndarray, n_bits: int, name: str = "the") -> None:
 
 
 def check_n_bits(n_bits: int) -> None:
-    """Raise unless codes may have this many bits."""
+    """Raise unless this is a valid number of bits."""
     if not isinstance(n_bits, int | np.integer) or not MIN_BITS <= n_bits <= MAX_BITS:
         raise InputError(
             f"got {n_bits!r} bits; codes have {MIN_BITS} to {MAX_BITS}: give a whole number "
@@ -89,7 +110,7 @@ def check_n_bits(n_bits: int) -> None:
 
 
 def code_bytes(n_bits: int) -> int:
-    """How many bytes hold a code.
+    """Return the number of bytes of a code.
 
     >>> code_bytes(9)
     2

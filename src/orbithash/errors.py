@@ -1,15 +1,16 @@
-"""Every error we raise on purpose.
+"""All errors that this library raises on purpose.
 
 HashingError
-├── InputError            (ValueError)    what was given cannot be used: a label, an array, a file
+├── InputError            (ValueError)    invalid input: an argument, an array, a file
 │   ├── CodeLengthError                   codes of different lengths were compared
-│   ├── UnreadableImageError              an image file is missing, damaged or no image
-│   ├── DivergedError                     a loss became infinite or no number in training
+│   ├── UnreadableImageError              an image file is missing, damaged or not an image
+│   ├── DivergedError                     a loss became NaN or infinite in training
+│   ├── UnknownIdError                    an index holds no item with this id
 │   ├── IdInUseError                      an item was added under the id of another
-│   ├── NoIdsLeftError                    an index holds the largest id there is
-│   └── DamagedIndexError                 an index cannot be read as it was written
-├── StorageError          (OSError)       something could not be written, as on a full disk
-├── ServerError      (ConnectionError)    a server is away, or failed at what was asked of it
+│   ├── NoIdsLeftError                    an index has no free ids above the largest in use
+│   └── DamagedIndexError                 the files of an index are damaged
+├── StorageError          (OSError)       a write failed, for example on a full disk
+├── ServerError      (ConnectionError)    a server is unavailable or refused a request
 └── MissingExtraError     (ImportError)   an optional dependency is not installed
 """
 
@@ -17,15 +18,15 @@ from pathlib import Path
 
 
 class HashingError(Exception):
-    """Base of all errors of this library."""
+    """Base class of all errors of this library."""
 
 
 class InputError(HashingError, ValueError):
-    """What was given cannot be used; the message says what would be."""
+    """Invalid input; the message says what is needed."""
 
 
 class DivergedError(InputError):
-    """A loss became infinite or no number: these settings cannot train."""
+    """A loss became NaN or infinite: training with these settings diverges."""
 
 
 class CodeLengthError(InputError):
@@ -39,47 +40,52 @@ class CodeLengthError(InputError):
 
 
 class UnreadableImageError(InputError):
-    """An image file cannot be read; whoever reads many may skip it and go on."""
+    """An image file cannot be read; a caller that reads many may skip it."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"cannot read {path}: {reason}; repair or remove the file")
         self.path, self.reason = path, reason
 
 
+class UnknownIdError(InputError):
+    """An index holds no item with this id."""
+
+    def __init__(self, identifier: int) -> None:
+        super().__init__(f"there is no item with id {identifier}; ids are shown by search")
+
+
 class IdInUseError(InputError):
-    """An item was added under an id that another one has."""
+    """An item was added under an id that is in use."""
 
     def __init__(self, identifier: int) -> None:
         super().__init__(
-            f"id {identifier} is stored already; give another, or use update to replace it"
+            f"id {identifier} is stored already; give another id, or replace the item with update"
         )
 
 
 class NoIdsLeftError(InputError):
-    """New items would need ids above the largest that there is."""
+    """New items would need ids above the largest int64."""
 
     def __init__(self) -> None:
-        super().__init__(
-            "there are no ids left behind the largest one in use; index into a new place"
-        )
+        super().__init__("there are no ids left above the largest one in use; create a new index")
 
 
 class DamagedIndexError(InputError):
-    """A file of an index is not what was written: truncated, overwritten, or with bits flipped."""
+    """A file of an index has changed since it was written: truncated, overwritten, flipped bits."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(
-            f"the index {path} is damaged: {reason}; restore it from a copy, or save what is whole "
-            "with its method undamaged, and have the disk checked"
+            f"the index {path} is damaged: {reason}; restore it from a copy, or save the intact "
+            "items with its method undamaged(), and check the disk"
         )
 
 
 class StorageError(HashingError, OSError):
-    """Something could not be written, as on a full disk; what was there before still is."""
+    """A write failed, for example on a full disk; earlier data is unchanged."""
 
 
 class ServerError(HashingError, ConnectionError):
-    """A server is away, or failed at what was asked of it."""
+    """A server is unavailable or refused a request."""
 
 
 class MissingExtraError(HashingError, ImportError):

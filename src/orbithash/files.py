@@ -2,160 +2,175 @@
 
 import errno
 import fcntl
+import glob
 import os
 import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator, Set
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from orbithash.errors import InputError, StorageError
 
 UNFINISHED = ".unfinished"
-FULL_OR_FAILING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+LOCK = ".lock"  # may be left behind by a process that was killed
+DISK_FAILURES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to write into that takes the name `path`, and its place, when the block ends well."""
-    # In the same folder, so that the last step is a rename within one file system; with a name of
-    # its own, so that two who write it do not write into each other.
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}{UNFINISHED}")
+    """Yield a file to write; it replaces `path` when the block ends without an error."""
+    temporary = temporary_sibling(path)
     try:
-        with unfinished.open("wb") as file:
+        with temporary.open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        unfinished.replace(path)
+        temporary.replace(path)
     except OSError as error:
-        if error.errno in FULL_OR_FAILING:
+        if error.errno in DISK_FAILURES:
             raise StorageError(
-                f"cannot write {path}: {error.strerror}; what was there before is unchanged"
+                f"cannot write {path}: {error.strerror}; the previous content is unchanged"
             ) from error
         raise InputError(
-            f"cannot write {path}: {error.strerror}; give a place that can be written"
+            f"cannot write {path}: {error.strerror}; choose a writable location"
         ) from error
     finally:
-        unfinished.unlink(missing_ok=True)
-
-
-def is_unfinished_file(name: str) -> bool:
-    """Whether `whole_file` began a file of this name, and its process died before it was whole."""
-    return name.startswith(".") and name.endswith(UNFINISHED)
+        temporary.unlink(missing_ok=True)
 
 
 @contextmanager
-def whole_folder(out: Path, *, contents: Set[str], force: bool) -> Iterator[Path]:
-    """A folder to write into that takes the name `out` only when the block ends well.
+def whole_folder(folder: Path, *, replace: bool = False) -> Iterator[Path]:
+    """Yield a folder to write into; it is renamed to `folder` when the block ends without an error.
 
-    An existing folder is replaced only with `force`, and only if it holds nothing but `contents`,
-    the names that the command itself writes: a mistyped `--out` must not cost anybody their files.
+    Its files are on disk before the rename, so that a power cut cannot leave an empty folder under
+    the final name. Folders that killed processes left unfinished are removed. An existing folder
+    is replaced with `replace`, and otherwise raises `FileExistsError`.
     """
-    out = out.absolute()
-    check_replaceable(out, contents=contents, force=force)
+    folder = folder.absolute()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    remove_abandoned(folder)
+    temporary = temporary_sibling(folder)
+    temporary.mkdir()
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        # A sibling, so that the last step is a rename within one file system.
-        workplace = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
-    except OSError as error:
-        raise InputError(f"cannot write {out}: {error.strerror}; give --out another name") from None
-    try:
-        new, old = workplace / "new", workplace / "old"
-        new.mkdir()
-        yield new
-        if out.exists():
-            out.rename(old)
+        yield temporary
+        flush(temporary)
+        replaced = temporary_sibling(folder)
+        if replace and folder.exists():
+            folder.rename(replaced)
         try:
-            new.rename(out)
-        except OSError:
-            if old.exists():
-                old.rename(out)
+            temporary.rename(folder)  # fails if a folder with content has that name
+        except OSError as error:
+            if replaced.exists():
+                replaced.rename(folder)
+            elif error.errno == errno.ENOTEMPTY:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
             raise
+        shutil.rmtree(replaced, ignore_errors=True)
+        flush(folder.parent, files=False)
     finally:
-        shutil.rmtree(workplace, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def output_folder(out: Path, *, contents: Set[str], force: bool) -> Iterator[Path]:
+    """Yield a folder as `whole_folder` does, for the option `--out` of a command.
+
+    An existing folder is replaced only with `force`, and only if all its files are in `contents`,
+    the names that the command writes: a mistyped `--out` must not delete other files.
+    """
+    check_replaceable(out, contents=contents, force=force)
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(whole_folder(out, replace=True))
+        except OSError as error:
+            raise InputError(
+                f"cannot write {out}: {error.strerror}; give --out another name"
+            ) from None
+        yield folder
 
 
 @contextmanager
 def resumable_folder(
     out: Path, *, contents: Set[str], checkpoint: str, resume: bool, force: bool
 ) -> Iterator[Path]:
-    """A folder as of `whole_folder` that outlives its process while it holds a checkpoint.
+    """Yield the folder `out` + ".partial", renamed to `out` when the block ends without an error.
 
-    Until the block ends well it is called `out` + ".partial". One with a checkpoint is taken up
-    with `resume`, and started anew only with `force`; one that another process is writing to, or
-    that holds anything but `contents`, is left alone.
+    After an error it is kept if it holds a checkpoint. Such a folder is continued with `resume` and
+    restarted with `force`. A folder that another process writes to, or that holds other files than
+    `contents`, is never touched.
     """
     out = out.absolute()
     known = {*contents, checkpoint, LOCK}
     check_replaceable(out, contents=known, force=force)
-    partial = unfinished(out)
+    partial = partial_folder(out)
     check_own(partial, contents=known)
     make_folder(partial)
-    with only_process_in(partial):
+    with locked_folder(partial):
         begun = (partial / checkpoint).exists()
         if begun and not resume and not force:
             raise InputError(
-                f"{partial} holds an unfinished run; add --resume to go on with it, "
-                "or --force to start anew"
+                f"{partial} holds an unfinished run; add --resume to continue it, "
+                "or --force to start again"
             )
         if not (begun and resume):
-            remove_from(partial, kept={LOCK})
+            remove_files(partial, except_for={LOCK})
         try:
             yield partial
         except BaseException:
             if not (partial / checkpoint).exists():
                 shutil.rmtree(partial, ignore_errors=True)
             raise
-        remove_from(partial, kept=known)
+        remove_files(partial, except_for=known)
         try:
-            # Much may have come there while the block went on.
+            # Training takes long: `out` may have been created meanwhile.
             check_replaceable(out, contents=known, force=force)
         except InputError as error:
-            raise InputError(f"{error}; what was made is whole in {partial}") from None
+            raise InputError(f"{error}; the finished run is in {partial}") from None
         if out.exists():
             shutil.rmtree(out)
         partial.rename(out)
-        # Only now: until then the run could not have been taken up without it.
+        # Last, because until the rename the run could not have been resumed without it.
         for name in (checkpoint, LOCK):
             (out / name).unlink(missing_ok=True)
 
 
+@contextmanager
+def locked_folder(folder: Path) -> Iterator[None]:
+    """Lock the folder for this process; raise if another process holds the lock.
+
+    The lock ends with the process. Forked workers, which may live a moment longer, do not hold it.
+    """
+    file = folder / LOCK
+    with file.open("a") as opened:
+        try:
+            fcntl.lockf(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # The previous owner may have renamed or removed the folder before we got the lock.
+            ours = os.path.samestat(os.fstat(opened.fileno()), file.stat())
+        except OSError:
+            ours = False
+        if not ours:
+            raise InputError(
+                f"another process is writing to {folder}; wait for it, or give --out another name"
+            )
+        yield
+
+
 def make_folder(out: Path) -> None:
-    """A folder that a command goes on with each time it is given."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot write {out}: {error.strerror}; give --out another name") from None
 
 
-def check_own(folder: Path, *, contents: Set[str]) -> None:
-    """Raise unless the folder, if there is one, holds nothing but what these commands write."""
-
-    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise InputError(f"{folder} is in the way; rename it, or give --out another name")
-    present = {path.name for path in folder.iterdir()} if folder.exists() else set()
-    foreign = sorted(name for name in present - contents if not is_unfinished_file(name))
-    if foreign:
-        raise InputError(
-            f"{folder} holds {foreign[0]!r}, which this command did not write; "
-            "rename the folder, or give --out another name"
-        )
-
-
-def remove_from(folder: Path, *, kept: Set[str]) -> None:
-    """Remove what earlier processes left, such as files that they had begun to write."""
-    for path in folder.iterdir():
-        if path.name not in kept:
-            path.unlink()
-
-
-def unfinished(out: Path) -> Path:
+def partial_folder(out: Path) -> Path:
+    """Return the name of an unfinished run's folder."""
     return out.with_name(out.name + ".partial")
 
 
 def check_replaceable(out: Path, *, contents: Set[str], force: bool) -> None:
+    """Raise unless `out` is free, or `force` allows replacing it and it holds only `contents`."""
     if out.is_symlink() or (out.exists() and not out.is_dir()):
         raise InputError(f"{out} is not a folder; give --out another name")
     if not out.exists():
@@ -170,8 +185,21 @@ def check_replaceable(out: Path, *, contents: Set[str], force: bool) -> None:
         )
 
 
+def check_own(folder: Path, *, contents: Set[str]) -> None:
+    """Raise if the folder exists and holds anything that these commands did not write."""
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise InputError(f"{folder} is in the way; rename it, or give --out another name")
+    present = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    foreign = sorted(name for name in present - contents if not is_temporary(name))
+    if foreign:
+        raise InputError(
+            f"{folder} holds {foreign[0]!r}, which this command did not write; "
+            "rename the folder, or give --out another name"
+        )
+
+
 def check_new_file(out: Path, *, suffix: str, force: bool) -> None:
-    """Raise unless `out` is a name for a new file, or may replace one."""
+    """Raise unless `out` is a free name for a file of this kind, or `force` allows replacing it."""
     check_file_name(out, suffix=suffix)
     if out.exists() and not force:
         raise InputError(f"{out} exists; add --force to replace it, or give --out another name")
@@ -189,38 +217,61 @@ def check_file_name(out: Path, *, suffix: str) -> None:
         raise InputError(f"--out is {out}; give a file whose name ends in {suffix}")
 
 
-LOCK = ".lock"  # the file's name; it may be left by a process that was killed
-
-
-@contextmanager
-def only_process_in(folder: Path) -> Iterator[None]:
-    """Hold the folder, or raise if another process does.
-
-    The lock goes with the process, however it ends. Workers that it has forked do not hold it:
-    they may live a moment longer.
-    """
-    file = folder / LOCK
-    with file.open("a") as opened:
-        try:
-            fcntl.lockf(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Whoever had the folder may have renamed or removed it between the two lines.
-            ours = os.path.samestat(os.fstat(opened.fileno()), file.stat())
-        except OSError:
-            ours = False
-        if not ours:
-            raise InputError(
-                f"another process is writing to {folder}; wait for it, or give --out another name"
-            )
-        yield
-
-
 def absolute_name(path: str | Path) -> str:
-    """The one name of what may be named from several places: absolute, and without `..`.
+    """Return an absolute path without `..`, the same from any working directory.
 
-    Links are kept. Whoever names a folder by a link may move the files behind it, and an index
-    must know them still; and what a link to a file points to may have a name that says nothing.
+    Symbolic links are kept: files behind a link may move, and an index must still recognise them;
+    and the target of a link may have a name that says nothing.
 
     >>> absolute_name("/data/birds/../cats")
     '/data/cats'
     """
     return os.path.abspath(path)  # noqa: PTH100 — Path.resolve follows links
+
+
+def temporary_sibling(path: Path) -> Path:
+    # A sibling, so that the final rename stays within one file system; with the process's number,
+    # so that leftovers of dead processes can be told from work in progress.
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.{os.getpid()}{UNFINISHED}")
+
+
+def is_temporary(name: str) -> bool:
+    """Whether `whole_file` or `whole_folder` created this name."""
+    return name.startswith(".") and name.endswith(UNFINISHED)
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove unfinished copies of this folder whose processes have ended."""
+    for abandoned in folder.parent.glob(f".{glob.escape(folder.name)}.*{UNFINISHED}"):
+        process = abandoned.name.removesuffix(UNFINISHED).rpartition(".")[2]
+        if abandoned.is_dir() and process.isdecimal() and not is_alive(int(process)):
+            shutil.rmtree(abandoned, ignore_errors=True)
+
+
+def is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it belongs to another user
+        pass
+    return True
+
+
+def remove_files(folder: Path, *, except_for: Set[str]) -> None:
+    for path in folder.iterdir():
+        if path.name not in except_for:
+            path.unlink()
+
+
+def flush(folder: Path, *, files: bool = True) -> None:
+    """Force a folder, and the files in it, to disk."""
+    for path in (*(folder.iterdir() if files else ()), folder):
+        if path.is_dir() and path != folder:
+            flush(path)
+            continue
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

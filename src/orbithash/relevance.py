@@ -1,7 +1,7 @@
-"""Who answers whom: images that share a label, with one label per image or several.
+"""Relevance by labels: images that share a label are related.
 
 one label       int (n,)                 related = equal
-several labels  bool or 0-1 (n, classes) related = at least one in common; the more, the closer
+several labels  bool or 0-1 (n, classes) related = at least one in common; their number is the grade
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from orbithash.errors import InputError
 def related(
     left: Shaped[np.ndarray, "n *classes"], right: Shaped[np.ndarray, "m *classes"]
 ) -> Bool[np.ndarray, "n m"]:
-    """Whether each pair of images shares a label.
+    """Return whether each pair of images shares a label.
 
     >>> related(np.array([0, 1]), np.array([1, 0, 2]))
     array([[False,  True, False],
@@ -27,7 +27,7 @@ def related(
 def labels_in_common(
     left: Shaped[np.ndarray, "n *classes"], right: Shaped[np.ndarray, "m *classes"]
 ) -> Int32[np.ndarray, "n m"]:
-    """How many labels each pair of images shares; 0 or 1 where images have one label.
+    """Return the number of labels that each pair of images shares; 0 or 1 with one label each.
 
     >>> labels_in_common(np.array([[1, 1, 0]]), np.array([[1, 1, 1], [0, 1, 0], [0, 0, 1]]))
     array([[2, 1, 0]], dtype=int32)
@@ -36,13 +36,13 @@ def labels_in_common(
     if left.ndim == 1:
         common = left[:, None] == right[None, :]
     else:
-        # Floats, because only they multiply fast; exact up to 2^24 classes.
+        # As floats, whose matrix product is fast; exact up to 2^24 classes.
         common = left.astype(np.float32) @ right.astype(np.float32).T
     return common.astype(np.int32)
 
 
 def check_labels(labels: np.ndarray, n: int, name: str) -> Shaped[np.ndarray, "n *classes"]:
-    """Labels of `n` images as integers or a bool table, or an error that names whose they are."""
+    """Return labels of `n` images as int64 or bool; `name` is their owner in error messages."""
     if labels.ndim not in (1, 2) or labels.dtype.kind not in "biuf":
         raise InputError(
             f"got {name} labels of shape {labels.shape} and type {labels.dtype}; pass integers "
@@ -68,7 +68,7 @@ def check_same_kind(
     query_labels: Shaped[np.ndarray, "queries *query_classes"],
     database_labels: Shaped[np.ndarray, "database *database_classes"],
 ) -> None:
-    """Raise unless labels of queries and database can be compared."""
+    """Raise unless the labels of queries and database can be compared."""
     if query_labels.shape[1:] != database_labels.shape[1:]:
         raise InputError(
             f"got query labels of shape {query_labels.shape} and database labels of shape "
@@ -79,10 +79,10 @@ def check_same_kind(
 
 @dataclass(frozen=True)
 class LabelGroups:
-    """Images gathered by their set of labels: what holds for one of a group holds for all.
+    """Images grouped by their set of labels: all images of a group have the same related images.
 
-    `order` lists the images group by group, keeping their order inside a group; group g is
-    `order[starts[g] : starts[g + 1]]` and its labels are `labels[g]`.
+    `group` is the group of each image. `order` lists the images group by group, in their original
+    order inside a group; group g is `order[starts[g] : starts[g + 1]]`, with labels `labels[g]`.
     """
 
     labels: Shaped[np.ndarray, "groups *classes"]
@@ -92,28 +92,28 @@ class LabelGroups:
 
 
 def group_by_labels(labels: Shaped[np.ndarray, "n *classes"]) -> LabelGroups:
-    """Gather images whose labels are the same.
+    """Group images that have the same labels.
 
     >>> groups = group_by_labels(np.array([7, 3, 7]))
     >>> groups.labels, groups.group, groups.order, groups.starts
     (array([3, 7]), array([1, 0, 1]), array([1, 0, 2]), array([0, 1, 3]))
     """
-    keys = sortable(labels)
+    keys = label_keys(labels)
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
-    begins = np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(keys)]
-    starts = np.append(np.flatnonzero(begins), len(keys))
+    is_start = np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(keys)]
+    starts = np.append(np.flatnonzero(is_start), len(keys))
     group = np.empty(len(keys), dtype=np.int64)
-    group[order] = np.cumsum(begins) - 1
-    return LabelGroups(labels=labels[order[begins]], group=group, order=order, starts=starts)
+    group[order] = np.cumsum(is_start) - 1
+    return LabelGroups(labels=labels[order[is_start]], group=group, order=order, starts=starts)
 
 
-def sortable(labels: Shaped[np.ndarray, "n *classes"]) -> Int[np.ndarray, " n"]:
-    """Numbers that are equal where the labels are, in the type that sorts fastest."""
+def label_keys(labels: Shaped[np.ndarray, "n *classes"]) -> Int[np.ndarray, " n"]:
+    """Return integers that are equal where the labels are, in the type that sorts fastest."""
     if labels.ndim == 2:
-        # Rows are compared byte by byte, so eight labels to a byte.
+        # np.unique compares rows byte by byte, so eight labels go into a byte.
         packed = np.packbits(labels.astype(bool), axis=1)
         labels = np.unique(packed, axis=0, return_inverse=True)[1].reshape(-1)
-    # numpy sorts 16 bits by radix, several times as fast as 64 by comparison.
+    # numpy sorts 16-bit integers by radix, several times as fast as 64-bit ones by comparison.
     fits = labels.min(initial=0) >= -(1 << 15) and labels.max(initial=0) < 1 << 15
     return labels.astype(np.int16) if fits else labels

@@ -49,7 +49,7 @@ def test_features_of_a_benchmark_are_written_with_labels_and_split(
     ("change", "message"),
     [
         (("--backbone", "resnet"), "there is no backbone 'resnet'"),
-        (("--weights", "none.safetensors"), "there is no file of weights"),
+        (("--weights", "none.safetensors"), "weights file not found"),
         (("--out", "birds.csv"), "ends in .npz"),
         (("--device", "gpu"), "cannot run a network on 'gpu' here"),
         (("--out", "."), "--out is the folder .; give a file"),

@@ -10,10 +10,10 @@ from safetensors.numpy import load_file
 import orbithash
 from feature_files import clouds, write_clouds
 from orbithash.cli import run
+from orbithash.encoders.runs.run_folder import read_log
 from orbithash.hashers import HASHERS
 from orbithash.losses import LOSSES
 from orbithash.metrics.scores import Scores
-from orbithash.training import read_log
 
 QUICK = ("--epochs", "10", "--validation", "0.1", "--hidden", "32", "--learning-rate", "0.01")
 
@@ -88,11 +88,11 @@ def test_the_run_says_how_it_was_made(features, tmp_path):
     assert record["settings"]["epochs"] == 10
     assert "torch" in record["versions"]
     log = read_log(tmp_path / "run" / "log.jsonl")
-    assert [line["number"] for line in log] == list(range(10))
+    assert [epoch.number for epoch in log] == list(range(10))
     for name in ("loss", "active_share", "bit_balance", "learning_rate", "seconds"):
-        assert all(isinstance(line[name], float) for line in log)
+        assert all(isinstance(getattr(epoch, name), float) for epoch in log)
     scores = json.loads((tmp_path / "run" / "scores.json").read_text())
-    validated = {line["number"]: line["validation_map"] for line in log if line["validation_map"]}
+    validated = {epoch.number: epoch.validation_map for epoch in log if epoch.validation_map}
     assert list(validated) == [4, 9]
     assert scores["validation_map"] == max(validated.values())
     assert validated[scores["best_epoch"]] == scores["validation_map"]
@@ -149,7 +149,7 @@ def of_one_class():
 @pytest.mark.parametrize(
     ("arrays", "arguments", "message"),
     [
-        (with_nan(), {}, "1 rows of features hold NaN"),
+        (with_nan(), {}, "1 rows of features contain NaN"),
         (without("labels"), {}, "has no array 'labels'"),
         (without("train"), {"method": "itq"}, "has no array 'train'"),
         (with_a_class_of_one_image(), {}, "have one training image, the first is 'fox'"),

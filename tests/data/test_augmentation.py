@@ -3,13 +3,13 @@ import pytest
 from PIL import Image
 
 from image_files import noise, save
-from orbithash.data.augmentation import part_of, read_training_view
+from orbithash.data.augmentation import crop_box, read_training_view
 from orbithash.data.transforms import read_rgb
 from orbithash.errors import UnreadableImageError
 
 
-def slope(size: tuple[int, int]) -> Image.Image:
-    """Red grows from left to right and green from top to bottom, so colours tell places."""
+def gradient(size: tuple[int, int]) -> Image.Image:
+    """A gradient: red encodes the x position, green the y position."""
     width, height = size
     red, green = np.meshgrid(np.linspace(0, 255, width), np.linspace(0, 255, height))
     return Image.fromarray(np.stack([red, green, 0 * red], axis=2).astype(np.uint8))
@@ -20,7 +20,7 @@ def views(path, n: int = 200, **options) -> np.ndarray:
     return np.stack([read_training_view(path, crop=16, rng=rng, **options) for _ in range(n)])
 
 
-def test_the_generator_decides_and_nothing_else(tmp_path):
+def test_views_depend_only_on_the_generator(tmp_path):
     path = save(noise((60, 40)), tmp_path / "a.jpg")
     first, second = views(path, 5), views(path, 5)
     np.testing.assert_array_equal(first, second)
@@ -30,32 +30,32 @@ def test_the_generator_decides_and_nothing_else(tmp_path):
 
 
 def test_half_of_the_views_are_mirrored(tmp_path):
-    seen = views(save(slope((300, 200)), tmp_path / "a.png")).astype(int)
+    seen = views(save(gradient((300, 200)), tmp_path / "a.png")).astype(int)
     mirrored = seen[:, 8, 0, 0] > seen[:, 8, -1, 0]
     assert 0.4 < mirrored.mean() < 0.6
     assert (seen[:, 0, 8, 1] < seen[:, -1, 8, 1]).all()  # never upside down
 
 
-def test_views_cover_the_whole_image_and_at_least_a_third_each(tmp_path):
-    seen = views(save(slope((300, 200)), tmp_path / "a.png")).astype(int)
+def test_views_cover_the_whole_image_and_each_at_least_a_third(tmp_path):
+    seen = views(save(gradient((300, 200)), tmp_path / "a.png")).astype(int)
     assert seen[..., 0].min() < 10
     assert seen[..., 0].max() > 245
-    wide = np.abs(seen[:, 8, -1, 0] - seen[:, 8, 0, 0]) / 255
-    high = (seen[:, -1, 8, 1] - seen[:, 0, 8, 1]) / 255
-    # The outermost of 16 pixels lie a sixteenth of the part further apart than their colours say.
-    area = wide * high * (16 / 15) ** 2
+    width = np.abs(seen[:, 8, -1, 0] - seen[:, 8, 0, 0]) / 255
+    height = (seen[:, -1, 8, 1] - seen[:, 0, 8, 1]) / 255
+    # The centres of the outermost of 16 pixels are only 15/16 of the crop apart.
+    area = width * height * (16 / 15) ** 2
     assert 0.32 < area.min() < 0.45
     assert area.max() > 0.9
 
 
 @pytest.mark.parametrize(("keep_shape", "width_to_height"), [(False, 3.0), (True, 1.0)])
-def test_parts_are_warped_as_much_as_the_encoded_view_is(keep_shape, width_to_height):
+def test_crops_are_warped_as_much_as_the_encoded_view(keep_shape, width_to_height):
     rng = np.random.default_rng(0)
     shapes = []
     for _ in range(500):
         left, top = rng.random(2)
         ratio = (4 / 3) ** rng.uniform(-1, 1)
-        x0, y0, x1, y1 = part_of(
+        x0, y0, x1, y1 = crop_box(
             (600, 200), area=0.25, ratio=ratio, left=left, top=top, keep_shape=keep_shape
         )
         assert 0 <= x0 < x1 <= 600
@@ -64,36 +64,36 @@ def test_parts_are_warped_as_much_as_the_encoded_view_is(keep_shape, width_to_he
     assert np.exp(np.mean(np.log(shapes))) == pytest.approx(width_to_height, rel=0.15)
 
 
-def test_no_part_is_decoded_with_fewer_pixels_than_it_is_shown_with(tmp_path, monkeypatch):
+def test_no_crop_is_decoded_with_fewer_pixels_than_it_is_resized_to(tmp_path, monkeypatch):
     path = save(noise((1600, 1200)), tmp_path / "large.jpg")
-    shown = []
+    boxes = []
 
-    def watched(size, **options):
-        box = part_of(size, **options)
-        shown.append((size, min(box[2] - box[0], box[3] - box[1])))
+    def recorded(size, **options):
+        box = crop_box(size, **options)
+        boxes.append((size, min(box[2] - box[0], box[3] - box[1])))
         return box
 
-    monkeypatch.setattr("orbithash.data.augmentation.part_of", watched)
+    monkeypatch.setattr("orbithash.data.augmentation.crop_box", recorded)
     rng = np.random.default_rng(0)
     for _ in range(40):
         read_training_view(path, crop=64, rng=rng)
-    assert min(side for _, side in shown) >= 64
-    assert all(size == (200, 150) for size, _ in shown)  # decoded at an eighth
+    assert min(side for _, side in boxes) >= 64
+    assert all(size == (200, 150) for size, _ in boxes)  # decoded at an eighth
 
 
 def test_pixels_come_from_the_same_decoder_as_the_encoded_view(tmp_path):
-    # An image that EXIF turns: a part of the upright one, in its colours.
+    # An image with an EXIF orientation: crops come from the rotated image.
     exif = Image.Exif()
     exif[0x0112] = 6
-    stored = slope((40, 40)).transpose(Image.Transpose.ROTATE_90)
-    path = save(stored, tmp_path / "turned.jpg", exif=exif, quality=95, subsampling=0)
+    stored = gradient((40, 40)).transpose(Image.Transpose.ROTATE_90)
+    path = save(stored, tmp_path / "rotated.jpg", exif=exif, quality=95, subsampling=0)
     upright = np.asarray(read_rgb(path, at_least=40)).astype(int)
     assert upright[35, 20, 1] > upright[5, 20, 1]
     seen = views(path, 20).astype(int)
     assert (seen[:, 0, 8, 1] < seen[:, -1, 8, 1]).all()
 
 
-def test_a_file_that_cannot_be_read_takes_its_draws_all_the_same(tmp_path):
+def test_an_unreadable_file_draws_the_same_number_of_random_values(tmp_path):
     (tmp_path / "broken.jpg").write_text("no image")
     good = save(noise((20, 20)), tmp_path / "good.png")
     after_broken, after_good = np.random.default_rng(3), np.random.default_rng(3)

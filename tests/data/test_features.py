@@ -14,16 +14,16 @@ from orbithash.errors import InputError
 
 
 def arrays(**changes) -> dict[str, np.ndarray]:
-    """A features file that is right, but for the changes; None leaves an array out."""
+    """The arrays of a valid features file with the changes; None leaves an array out."""
     rng = np.random.default_rng(0)
-    good = {
+    valid = {
         "features": rng.normal(size=(6, 3)).astype(np.float16),
         "labels": np.array([0, 0, 1, 1, 2, 2], dtype=np.int32),
         "train": np.array([0, 1, 2], dtype=np.int32),
         "query": np.array([3, 4]),
         "database": np.array([0, 1, 2, 5], dtype=np.uint16),
     }
-    return {name: array for name, array in (good | changes).items() if array is not None}
+    return {name: array for name, array in (valid | changes).items() if array is not None}
 
 
 @pytest.fixture
@@ -40,6 +40,23 @@ def test_a_file_written_by_numpy_is_read(file):
     assert (data.paths, data.classes) == (None, None)
 
 
+def test_a_file_for_training_alone_needs_no_queries_and_is_written_without(file):
+    np.savez(file, **arrays(query=None, database=None))
+    data = read_features(file)
+    assert not data.split.is_scored
+    write_features(data, file)
+    assert not read_features(file).split.is_scored
+    with np.load(file) as archive:
+        assert set(archive) == {"features", "labels", "train"}
+
+
+def test_small_images_are_features_too(file):
+    pixels = np.random.default_rng(0).random((6, 1, 8, 8)).astype(np.float32)
+    np.savez(file, **arrays(features=pixels))
+    np.testing.assert_array_equal(read_features(file).features, pixels)
+    np.testing.assert_array_equal(read_vectors(file).features, pixels)
+
+
 def test_several_labels_are_read_as_booleans(file):
     np.savez(file, **arrays(labels=np.eye(6, dtype=np.uint8)))
     assert np.array_equal(read_features(file).labels, np.eye(6, dtype=bool))
@@ -51,7 +68,7 @@ def test_labels_may_be_any_integers_unless_classes_name_them(file):
 
 
 @pytest.mark.parametrize("labels", [np.arange(4), np.eye(4, 2, dtype=bool)])
-def test_what_is_written_is_read_again(labels, file):
+def test_written_features_are_read_back(labels, file):
     written = LabelledFeatures(
         features=np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32),
         labels=labels,
@@ -77,9 +94,9 @@ def test_what_is_written_is_read_again(labels, file):
         ({"features": np.zeros(6)}, r"features are float64 of shape \(6,\)"),
         ({"features": np.zeros((6, 0))}, r"features are float64 of shape \(6, 0\)"),
         ({"features": np.zeros((6, 2), dtype=int)}, "they must be floats"),
-        ({"features": np.full((6, 2), np.nan)}, "6 rows of features hold NaN"),
+        ({"features": np.full((6, 2), np.nan)}, "6 rows of features contain NaN"),
         ({"features": np.diag([1, 1, np.inf, 1, 1, 1])}, "1 rows .* the first is row 2"),
-        ({"features": np.full((6, 2), 1e300)}, "6 rows of features hold NaN or infinite"),
+        ({"features": np.full((6, 2), 1e300)}, "6 rows of features contain NaN or infinity"),
         ({"labels": np.zeros(5, dtype=int)}, "got 5 labels for 6 rows"),
         ({"labels": np.zeros((5, 2), dtype=bool)}, "got 5 labels for 6 rows"),
         ({"labels": np.zeros(6)}, r"labels are float64 of shape \(6,\)"),
@@ -90,6 +107,8 @@ def test_what_is_written_is_read_again(labels, file):
         ({"train": np.array([[0, 1]])}, "must be a list of row numbers"),
         ({"query": np.array([0.0, 1.0])}, "query is float64"),
         ({"query": np.array([], dtype=int)}, "no query images"),
+        ({"query": None}, "no query images"),
+        ({"database": None}, "no database images"),
         ({"database": np.array([0, 6])}, "database rows go from 0 to 6, but there are 6"),
         ({"database": np.array([-1, 2])}, "database rows go from -1 to 2"),
         ({"train": np.array([1, 1])}, "names some train images twice"),
@@ -98,7 +117,7 @@ def test_what_is_written_is_read_again(labels, file):
         ({"classes": np.array(["a", "b"])}, "need 3 classes from 0 on, but 2 are named"),
     ],
 )
-def test_a_file_that_cannot_be_used_says_why_and_which_it_is(changes, message, file):
+def test_the_error_for_an_invalid_file_names_the_file_and_the_reason(changes, message, file):
     np.savez(file, **arrays(**changes))
     with pytest.raises(InputError, match=message) as caught:
         read_features(file)
@@ -111,7 +130,7 @@ def test_pickled_objects_are_refused_and_never_loaded(file):
         read_features(file)
 
 
-def test_files_that_are_no_archives_are_refused(file):
+def test_files_that_are_not_archives_are_refused(file):
     with pytest.raises(InputError, match="there is no features file"):
         read_features(file)
     file.write_text("hello")
@@ -130,7 +149,7 @@ def test_files_that_are_no_archives_are_refused(file):
         read_features(file)
 
 
-def test_vectors_alone_need_neither_labels_nor_split(file):
+def test_features_to_encode_need_neither_labels_nor_split(file):
     np.savez(file, features=arrays()["features"], paths=np.array(list("abcdef")))
     vectors = read_vectors(file)
     assert vectors.features.shape == (6, 3)
@@ -145,7 +164,7 @@ def test_vectors_alone_need_neither_labels_nor_split(file):
         ({"paths": np.array(["a"])}, "got 1 paths for 6 rows"),
     ],
 )
-def test_vectors_with_labels_or_paths_that_do_not_fit_are_refused(file, changes, message):
+def test_features_to_encode_with_mismatched_labels_or_paths_are_refused(file, changes, message):
     np.savez(file, **arrays(**changes))
     with pytest.raises(InputError, match=message):
         read_vectors(file)
@@ -164,15 +183,15 @@ def test_further_views_are_written_and_read(file):
 @pytest.mark.parametrize(
     ("views", "view_of", "message"),
     [
-        (np.ones((2, 3)), None, "one is missing"),
-        (None, np.array([0]), "one is missing"),
+        (np.ones((2, 3)), None, "one of the arrays views and view_of is missing"),
+        (None, np.array([0]), "one of the arrays views and view_of is missing"),
         (np.ones((2, 4)), np.array([0, 1]), "3 dimensions"),
-        (np.ones((2, 3)), np.array([0]), "1 rows in view_of"),
+        (np.ones((2, 3)), np.array([0]), "view_of has 1 rows"),
         (np.ones((2, 3)), np.array([0, 6]), "do not exist"),
         (np.full((1, 3), np.nan), np.array([0]), "NaN"),
     ],
 )
-def test_views_that_do_not_fit_are_refused(views, view_of, message, file):
+def test_mismatched_views_are_refused(views, view_of, message, file):
     np.savez(file, **arrays(views=views, view_of=view_of))
     with pytest.raises(InputError, match=message):
         read_features(file)

@@ -16,12 +16,12 @@ def test_folders_are_classes_in_alphabetical_order(tmp_path):
     assert pets.labels.tolist() == [0, 0, 1, 1, 1]
 
 
-def test_images_in_deeper_folders_belong_to_the_first_one(tmp_path):
+def test_images_in_nested_folders_belong_to_the_top_level_folder(tmp_path):
     class_folder(tmp_path, {"cat": 2, "dog/large": 3})
     assert class_folders(tmp_path).classes == ("cat", "dog")
 
 
-def test_about_a_fifth_of_each_class_are_queries_and_the_rest_trains_and_answers(tmp_path):
+def test_about_a_fifth_of_each_class_are_queries_and_the_rest_trains_and_is_the_database(tmp_path):
     counts = {"cat": 60, "dog": 3, "emu": 2, "fox": 1}
     pets = class_folders(empty_files(tmp_path, counts))
     queries = np.bincount(pets.labels[pets.split.query], minlength=4).tolist()
@@ -32,7 +32,7 @@ def test_about_a_fifth_of_each_class_are_queries_and_the_rest_trains_and_answers
     assert np.array_equal(np.sort(rows), np.arange(66))
 
 
-def test_images_that_are_added_or_removed_do_not_move_the_others(tmp_path):
+def test_adding_or_removing_images_does_not_move_others_between_training_and_queries(tmp_path):
     def parts():
         pets = class_folders(tmp_path)
         return ({pets.paths[row] for row in rows} for rows in (pets.split.query, pets.split.train))
@@ -48,7 +48,7 @@ def test_images_that_are_added_or_removed_do_not_move_the_others(tmp_path):
 
 
 def empty_files(folder, counts):
-    """Class folders of files that only their names count of."""
+    """Create class folders of empty files; only their names are used."""
     for name, count in counts.items():
         (folder / name).mkdir(exist_ok=True)
         for number in range(count):
@@ -56,14 +56,14 @@ def empty_files(folder, counts):
     return folder
 
 
-def test_the_seed_alone_decides_the_split(tmp_path):
+def test_the_split_depends_only_on_the_seed(tmp_path):
     class_folder(tmp_path, {"cat": 12, "dog": 12})
     first, again, other = (class_folders(tmp_path, seed=seed).split.query for seed in (0, 0, 1))
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
 
 
-def test_what_is_no_image_is_passed_over(tmp_path, caplog):
+def test_files_that_are_not_images_are_skipped(tmp_path, caplog):
     class_folder(tmp_path, {"cat": 3, ".hidden": 2})
     (tmp_path / "cat/notes.txt").touch()
     (tmp_path / "cat/.0.jpg").touch()
@@ -72,7 +72,7 @@ def test_what_is_no_image_is_passed_over(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         assert class_folders(tmp_path).paths == ("cat/0.jpg", "cat/1.jpg", "cat/2.jpg")
     assert "1 images outside of any class folder" in caplog.text
-    assert "1 folders without images, as empty" in caplog.text
+    assert "1 folders without images, for example empty" in caplog.text
 
 
 def test_a_folder_without_class_folders_is_refused(tmp_path):
@@ -83,6 +83,6 @@ def test_a_folder_without_class_folders_is_refused(tmp_path):
         class_folders(tmp_path / "loose.png")
 
 
-def test_classes_of_one_or_two_images_leave_nothing_to_search_for(tmp_path):
-    with pytest.raises(InputError, match="no class of the 3 images has three"):
+def test_classes_of_one_or_two_images_have_no_query(tmp_path):
+    with pytest.raises(InputError, match="no class of the 3 images has at least three"):
         class_folders(empty_files(tmp_path, {"cat": 2, "dog": 1}))

@@ -16,7 +16,7 @@ def test_every_image_of_a_balanced_batch_has_a_positive_and_a_negative():
 
 
 @pytest.mark.parametrize("images_per_class", [3, 4, 7])
-def test_an_image_comes_twice_in_a_balanced_batch_only_when_its_class_is_too_small(
+def test_an_image_repeats_in_a_balanced_batch_only_if_its_class_is_too_small(
     images_per_class,
 ):
     sizes = np.bincount(LABELS)
@@ -28,7 +28,7 @@ def test_an_image_comes_twice_in_a_balanced_batch_only_when_its_class_is_too_sma
                 assert len(different) == min(sizes[label], images_per_class)
 
 
-def test_a_class_shows_all_its_images_before_it_shows_one_again():
+def test_all_images_of_a_class_are_drawn_before_one_repeats():
     labels = np.repeat([0, 1], [10, 15])
     batches = ClassBalancedBatches(labels, classes_per_batch=2, images_per_class=5)
     first, second = list(batches(0))[:2]
@@ -41,12 +41,12 @@ def test_an_epoch_of_balanced_batches_is_as_long_as_one_pass_over_the_images():
     assert len(list(batches(0))) == len(batches) == 5
 
 
-def test_shuffled_batches_show_each_image_once_per_epoch():
+def test_shuffled_batches_contain_each_image_once_per_epoch():
     shown = np.concatenate(list(ShuffledBatches(n_images=100, batch_size=20)(epoch=4)))
     assert np.array_equal(np.sort(shown), np.arange(100))
 
 
-def test_a_last_batch_that_is_not_full_is_left_out():
+def test_an_incomplete_last_batch_is_dropped():
     assert [len(batch) for batch in ShuffledBatches(n_images=10, batch_size=4)(0)] == [4, 4]
 
 
@@ -57,7 +57,7 @@ def test_a_last_batch_that_is_not_full_is_left_out():
         lambda seed: ShuffledBatches(100, 20, seed=seed),
     ],
 )
-def test_seed_and_epoch_alone_decide_the_batches(make):
+def test_batches_depend_only_on_seed_and_epoch(make):
     def epoch(seed: int, number: int) -> np.ndarray:
         return np.array(list(make(seed)(number)))
 
@@ -77,7 +77,7 @@ def test_batches_that_cannot_hold_a_triplet_are_refused():
         ShuffledBatches(n_images=10, batch_size=11)
 
 
-def test_labels_of_several_classes_are_sent_to_shuffled_batches():
+def test_multi_label_data_needs_shuffled_batches():
     with pytest.raises(InputError, match="use ShuffledBatches"):
         ClassBalancedBatches(np.eye(6, dtype=np.int64), 2, 2)
 
@@ -90,12 +90,12 @@ def test_labels_of_several_classes_are_sent_to_shuffled_batches():
         (np.arange(80) % 10, (4, 5)),  # few images: a quarter of them
     ],
 )
-def test_single_labels_make_batches_of_classes_and_images(labels, batch):
+def test_single_labels_give_class_balanced_batches(labels, batch):
     batches = batches_by_labels(labels, batch_size=500, images_per_class=5, seed=0)
     assert (batches.classes_per_batch, batches.images_per_class) == batch
 
 
-def test_several_labels_make_shuffled_batches():
+def test_several_labels_give_shuffled_batches():
     labels = np.ones((4000, 3), dtype=bool)
     batches = batches_by_labels(labels, batch_size=500, images_per_class=5, seed=0)
     assert isinstance(batches, ShuffledBatches)
@@ -103,7 +103,7 @@ def test_several_labels_make_shuffled_batches():
 
 
 @pytest.mark.parametrize(("n", "batch_size"), [(8, 500), (40, 2), (3, 500)])
-def test_even_the_smallest_batch_has_room_for_a_triplet(n, batch_size):
+def test_the_smallest_batch_has_the_size_of_a_triplet(n, batch_size):
     labels = np.ones((n, 2), dtype=bool)
     batches = batches_by_labels(labels, batch_size=batch_size, images_per_class=2, seed=0)
     assert batches.batch_size == 3

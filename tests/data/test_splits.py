@@ -22,6 +22,20 @@ def test_validation_images_may_neither_train_nor_ask(part):
         Split(**parts)
 
 
+def test_a_split_for_training_alone_has_neither_queries_nor_a_database():
+    split = Split(train=rows(0, 1))
+    assert not split.is_scored
+    assert len(split.query) == len(split.database) == len(split.validation) == 0
+    assert Split(train=rows(0), query=rows(1), database=rows(0)).is_scored
+
+
+def test_queries_without_a_database_are_refused():
+    with pytest.raises(InputError, match="no database images"):
+        Split(train=rows(0), query=rows(1))
+    with pytest.raises(InputError, match="no train images"):
+        Split(train=rows())
+
+
 def test_a_part_without_images_is_refused():
     with pytest.raises(InputError, match="no query images"):
         Split(train=rows(0), query=rows(), database=rows(0))
@@ -34,23 +48,23 @@ def test_a_row_named_twice_is_refused():
 
 def test_every_class_gives_its_share_and_keeps_two():
     labels = np.repeat([0, 1, 2, 3], [20, 10, 3, 2])
-    rest, held_out = hold_out(labels, 0.2, seed=0)
+    train, held_out = hold_out(labels, 0.2, seed=0)
     assert np.bincount(labels[held_out], minlength=4).tolist() == [4, 2, 1, 0]
-    assert sorted([*rest, *held_out]) == list(range(35))
+    assert sorted([*train, *held_out]) == list(range(35))
 
 
-def test_the_seed_decides():
+def test_the_seed_determines_the_held_out_images():
     labels = np.repeat([0, 1], 20)
     first, again, other = (hold_out(labels, 0.2, seed=seed)[1].tolist() for seed in (0, 0, 1))
     assert first == again != other
 
 
-def test_images_of_several_labels_are_drawn_from_all():
-    rest, held_out = hold_out(np.ones((50, 3), dtype=bool), 0.1, seed=0)
-    assert (len(rest), len(held_out)) == (45, 5)
+def test_multi_label_images_are_held_out_without_stratification():
+    train, held_out = hold_out(np.ones((50, 3), dtype=bool), 0.1, seed=0)
+    assert (len(train), len(held_out)) == (45, 5)
 
 
-def test_no_share_holds_out_nothing():
+def test_a_share_of_0_holds_out_nothing():
     assert len(hold_out(np.repeat([0, 1], 20), 0.0, seed=0)[1]) == 0
 
 

@@ -7,7 +7,7 @@ from pyarrow import parquet
 
 from image_files import class_folder, voc_folder
 from orbithash.data import class_folders, image_table, write_image_table
-from orbithash.data.benchmarks.voc2007 import voc2007
+from orbithash.data.benchmarks.voc2007 import read_voc2007
 from orbithash.data.sources import open_source
 from orbithash.errors import InputError, MissingExtraError
 
@@ -17,7 +17,7 @@ def table(folder, text: str):
     return folder / "images.csv"
 
 
-def test_one_label_each_becomes_one_number_each(tmp_path):
+def test_single_labels_become_one_number_per_image(tmp_path):
     file = table(tmp_path, "path,labels\na.jpg,dog\nsub/b.jpg,cat\nc.jpg,dog\nd.jpg,dog\n")
     pets = open_source(str(file))
     assert pets.classes == ("cat", "dog")
@@ -33,9 +33,9 @@ def test_several_labels_become_a_column_per_class(tmp_path):
     assert pets.labels.tolist() == [[False, True, True], [True, False, False], [True, False, False]]
 
 
-def test_undivided_a_table_needs_no_image_to_search_for(tmp_path):
+def test_an_undivided_table_needs_no_queries(tmp_path):
     file = table(tmp_path, "path,labels\na.jpg,dog\nb.jpg,cat\n")
-    with pytest.raises(InputError, match="none can be searched for"):
+    with pytest.raises(InputError, match="no query can be chosen"):
         image_table(file)
     split = image_table(file, undivided=True).split
     assert [part.tolist() for part in (split.train, split.query, split.database)] == [[0, 1]] * 3
@@ -64,12 +64,19 @@ def test_tables_from_spreadsheets_are_read(tmp_path):
         ("path,labels\na.jpg,x\nb.jpg,\n", "line 3 .* lacks a path or a label"),
         ("path,labels\na.jpg\n", "line 2 .* lacks a path or a label"),
         ("path,labels,split\na.jpg,x,test\n", "line 2 .*'test'; join train, query and database"),
-        ("path,labels,split\na.jpg,x,train\n", "no query images"),
+        ("path,labels,split\na.jpg,x,train+database\n", "no query images"),
+        ("path,labels,split\na.jpg,x,train+query\n", "no database images"),
     ],
 )
-def test_a_table_that_cannot_be_used_says_why(text, message, tmp_path):
+def test_an_invalid_table_is_refused_with_the_reason(text, message, tmp_path):
     with pytest.raises(InputError, match=message):
         image_table(table(tmp_path, text))
+
+
+def test_a_table_for_training_alone_needs_no_queries(tmp_path):
+    pets = image_table(table(tmp_path, "path,labels,split\na.jpg,x,train\nb.jpg,y,train\n"))
+    assert pets.split.train.tolist() == [0, 1]
+    assert not pets.split.is_scored
 
 
 def test_a_table_in_another_encoding_is_refused(tmp_path):
@@ -83,7 +90,7 @@ def parquet_table(folder, columns: dict[str, list]):
     return folder / "images.parquet"
 
 
-def test_a_parquet_table_is_read_as_the_same_csv_would_be(tmp_path):
+def test_a_parquet_table_is_read_like_the_same_csv(tmp_path):
     columns = {
         "path": ["a.jpg", "sub/b.jpg", "c.jpg"],
         "labels": ["dog; person", "cat", "dog"],
@@ -116,7 +123,7 @@ def test_a_parquet_tables_labels_may_be_lists_or_numbers(tmp_path):
         ({"path": [], "labels": []}, "has no rows"),
     ],
 )
-def test_a_parquet_table_that_cannot_be_used_says_why(columns, message, tmp_path):
+def test_an_invalid_parquet_table_is_refused_with_the_reason(columns, message, tmp_path):
     with pytest.raises(InputError, match=message):
         image_table(parquet_table(tmp_path, columns))
 
@@ -127,14 +134,14 @@ def test_a_file_that_is_not_parquet_is_refused(tmp_path):
         image_table(tmp_path / "images.parquet")
 
 
-def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
+def test_without_pyarrow_the_error_names_the_extra(tmp_path, monkeypatch):
     file = parquet_table(tmp_path, {"path": ["a.jpg"], "labels": ["x"]})
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'orbithash\[parquet\]'"):
         image_table(file)
 
 
-def test_a_written_table_reads_as_what_was_written(tmp_path):
+def test_a_written_table_reads_back_the_same(tmp_path):
     pets = class_folders(class_folder(tmp_path / "pets", {"cat": 5, "dog, big": 5}))
     write_image_table(pets, tmp_path / "split.csv")
     again = image_table(tmp_path / "split.csv")
@@ -151,10 +158,10 @@ def test_a_class_whose_name_cannot_be_written_is_refused(tmp_path):
 
 
 def test_images_without_any_label_are_written_and_read(tmp_path):
-    things = voc2007(voc_folder(tmp_path / "VOC2007"))
-    write_image_table(things, tmp_path / "split.csv")
+    voc = read_voc2007(voc_folder(tmp_path / "VOC2007"))
+    write_image_table(voc, tmp_path / "split.csv")
     again = image_table(tmp_path / "split.csv")
-    unlabelled = ~things.labels.any(axis=1)
+    unlabelled = ~voc.labels.any(axis=1)
     assert unlabelled.sum() == 1
     np.testing.assert_array_equal(~again.labels.any(axis=1), unlabelled)
-    np.testing.assert_array_equal(again.split.database, things.split.database)
+    np.testing.assert_array_equal(again.split.database, voc.split.database)

@@ -15,12 +15,12 @@ RED, GREY, BLUE = (200, 30, 40), (90, 90, 90), (10, 20, 230)
 
 
 def colour_of(path) -> np.ndarray:
-    """The mean colour of the image as the network sees it."""
+    """Return the mean colour of the network's input."""
     return read_view(path, resize=16, crop=12).mean(axis=(0, 1))
 
 
 @pytest.mark.parametrize("name", ["a.png", "a.webp", "a.tiff", "a.bmp"])
-def test_formats_without_loss_keep_their_colours(name, tmp_path):
+def test_lossless_formats_keep_their_colours(name, tmp_path):
     options = {"lossless": True} if name == "a.webp" else {}
     path = save(Image.new("RGB", SIZE, RED), tmp_path / name, **options)
     assert colour_of(path).tolist() == list(RED)
@@ -45,71 +45,71 @@ def test_black_and_white_becomes_0_and_255(tmp_path):
 
 @pytest.mark.parametrize("name", ["deep.png", "deep.tiff"])
 @pytest.mark.parametrize("level", [90 * 256, 90 * 257])
-def test_grey_of_16_bits_is_scaled_and_not_cut_off(name, level, tmp_path):
+def test_16_bit_grey_is_scaled_and_not_clipped(name, level, tmp_path):
     image = Image.fromarray(np.full((20, 30), level, dtype=np.uint16))
     assert colour_of(save(image, tmp_path / name)).tolist() == list(GREY)
 
 
-def test_colours_of_16_bits_are_scaled(tmp_path):
+def test_16_bit_colours_are_scaled(tmp_path):
     path = png_of_16_bits(tmp_path / "deep.png", SIZE, np.array(RED) * 257)
     assert colour_of(path).tolist() == list(RED)
 
 
 @pytest.mark.parametrize(("name", "atol"), [("cmyk.tiff", 0), ("cmyk.jpg", 2)])
-def test_printing_colours_are_converted(name, atol, tmp_path):
+def test_cmyk_is_converted(name, atol, tmp_path):
     ink = (255 - RED[0], 255 - RED[1], 255 - RED[2], 0)  # cyan, magenta, yellow, no black
     path = save(Image.new("CMYK", SIZE, ink), tmp_path / name)
     np.testing.assert_allclose(colour_of(path), RED, atol=atol)
 
 
 @pytest.mark.parametrize("name", ["palette.gif", "palette.png", "palette.tiff"])
-def test_palettes_are_looked_up(name, tmp_path):
+def test_palettes_are_converted(name, tmp_path):
     image = Image.new("P", SIZE, 1)
     image.putpalette([0, 0, 0, *RED])
     assert colour_of(save(image, tmp_path / name)).tolist() == list(RED)
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "PA"])
-def test_what_is_transparent_is_white(mode, tmp_path):
+def test_transparent_pixels_become_white(mode, tmp_path):
     image = Image.new("RGBA", SIZE, (0, 0, 0, 0)).convert(mode)
     name = "clear.tiff" if mode == "PA" else "clear.png"
     assert colour_of(save(image, tmp_path / name)).tolist() == [255] * 3
 
 
-def test_a_palettes_transparent_colour_is_white(tmp_path):
+def test_a_palettes_transparent_colour_becomes_white(tmp_path):
     image = Image.new("P", SIZE, 1)
     image.putpalette([0, 0, 0, *RED])
     for name in ("clear.gif", "clear.png"):
         assert colour_of(save(image, tmp_path / name, transparency=1)).tolist() == [255] * 3
 
 
-def test_what_is_half_transparent_is_mixed_with_white(tmp_path):
+def test_partly_transparent_pixels_are_blended_with_white(tmp_path):
     path = save(Image.new("RGBA", SIZE, (0, 100, 200, 51)), tmp_path / "half.webp", lossless=True)
     np.testing.assert_allclose(colour_of(path), (204, 224, 244), atol=1)
 
 
-def test_floating_point_images_are_refused_because_their_white_is_unknown(tmp_path):
+def test_floating_point_images_are_refused_because_their_range_is_unknown(tmp_path):
     path = save(Image.new("F", SIZE, 0.5), tmp_path / "float.tiff")
     with pytest.raises(UnreadableImageError, match="floating-point"):
         colour_of(path)
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_images_are_turned_as_their_exif_data_say(orientation, tmp_path):
+def test_images_are_rotated_by_their_exif_orientation(orientation, tmp_path):
     upright = Image.new("RGB", (40, 40), "black")
-    upright.paste((255, 255, 255), (0, 0, 40, 10))  # a white sky
-    upright.paste(BLUE, (0, 0, 10, 10))  # with a blue corner on the left
+    upright.paste((255, 255, 255), (0, 0, 40, 10))  # a white band at the top
+    upright.paste(BLUE, (0, 0, 10, 10))  # with a blue corner at the left
     exif = Image.Exif()
     exif[0x0112] = orientation
-    stored = turned(upright, orientation)
-    path = save(stored, tmp_path / "turned.jpg", exif=exif, quality=95, subsampling=0)
+    stored = as_stored(upright, orientation)
+    path = save(stored, tmp_path / "rotated.jpg", exif=exif, quality=95, subsampling=0)
     seen = np.asarray(read_rgb(path, at_least=40)).astype(int)
     np.testing.assert_allclose(seen[2, 2], BLUE, atol=12)
     np.testing.assert_allclose(seen[2, 37], (255, 255, 255), atol=12)
     np.testing.assert_allclose(seen[37, 20], (0, 0, 0), atol=12)
 
 
-def test_the_view_is_the_middle_of_the_image_warped_to_a_square(tmp_path):
+def test_the_view_is_the_centre_of_the_image_warped_to_a_square(tmp_path):
     image = noise((64, 32))
     path = save(image, tmp_path / "wide.png")
     whole = np.asarray(image.resize((16, 16), Image.Resampling.BILINEAR)).astype(int)
@@ -119,7 +119,7 @@ def test_the_view_is_the_middle_of_the_image_warped_to_a_square(tmp_path):
 
 @pytest.mark.parametrize(("size", "resized"), [((64, 32), (32, 16)), ((33, 66), (16, 32))])
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
-def test_a_view_may_keep_the_shape_and_then_sees_the_middle_square(
+def test_with_keep_shape_the_view_is_the_central_square_of_the_scaled_image(
     size, resized, interpolation, tmp_path
 ):
     image = noise(size)
@@ -131,31 +131,31 @@ def test_a_view_may_keep_the_shape_and_then_sees_the_middle_square(
 
 
 def test_a_view_larger_than_the_resized_image_is_refused(tmp_path):
-    with pytest.raises(InputError, match="cannot cut 20 pixels out of 16"):
+    with pytest.raises(InputError, match="cannot crop 20 pixels from an image resized to 16"):
         read_view(save(noise((9, 9)), tmp_path / "a.png"), resize=16, crop=20)
 
 
-def test_large_jpegs_are_decoded_small_but_never_below_the_size_asked_for(tmp_path):
+def test_large_jpegs_are_decoded_at_a_reduced_size_but_never_below_at_least(tmp_path):
     path = save(noise((1600, 1200)), tmp_path / "large.jpg")
     assert read_rgb(path, at_least=256).size == (400, 300)
     assert read_rgb(path, at_least=1000).size == (1600, 1200)
 
 
 @pytest.mark.parametrize("suffix", ["png", "webp", "tiff"])
-def test_other_formats_than_jpeg_are_turned_too(suffix, tmp_path):
+def test_formats_other_than_jpeg_are_rotated_too(suffix, tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6
     stored = Image.new("RGB", (40, 20), "black")
-    stored.paste((255, 255, 255), (0, 0, 10, 20))  # the left edge, which is the upright one's top
-    path = save(stored, tmp_path / f"turned.{suffix}", exif=exif, quality=100)
+    stored.paste((255, 255, 255), (0, 0, 10, 20))  # the left edge becomes the top
+    path = save(stored, tmp_path / f"rotated.{suffix}", exif=exif, quality=100)
     seen = np.asarray(read_rgb(path, at_least=40))
     assert seen.shape == (40, 20, 3)
     assert seen[2, 10].min() > 250
     assert seen[37, 10].max() < 5
 
 
-@pytest.mark.filterwarnings("ignore:Corrupt EXIF data")  # as Pillow tells whoever reads it
-def test_damaged_exif_data_are_no_reason_to_do_without_the_image(tmp_path):
+@pytest.mark.filterwarnings("ignore:Corrupt EXIF data")  # Pillow's warning
+def test_images_with_damaged_exif_data_are_read(tmp_path):
     for number, exif in enumerate(
         (b"Exif\0\0XX*", b"Exif\0\0II*\0\x08\0\0\0\xff\xff" + 40 * b"\xee")
     ):
@@ -163,7 +163,7 @@ def test_damaged_exif_data_are_no_reason_to_do_without_the_image(tmp_path):
         np.testing.assert_allclose(colour_of(path), RED, atol=2)
 
 
-def test_small_files_that_claim_to_be_huge_images_are_refused(tmp_path):
+def test_decompression_bombs_are_refused(tmp_path):
     for side, reason in ((9_000, "9000 × 9000 pixels are more than"), (100_000, "exceeds limit")):
         path = png_of_16_bits(tmp_path / "bomb.png", (side, side), np.zeros(3), n_rows=1)
         assert path.stat().st_size < 10_000
@@ -171,14 +171,14 @@ def test_small_files_that_claim_to_be_huge_images_are_refused(tmp_path):
             colour_of(path)
 
 
-def test_very_long_images_are_read_without_growing(tmp_path):
+def test_images_of_extreme_aspect_ratio_are_read_without_a_large_intermediate_image(tmp_path):
     path = save(Image.new("RGB", (60_000, 2), RED), tmp_path / "line.png")
     seen = read_view(path, resize=256, crop=224, keep_shape=True)
     assert seen.shape == (224, 224, 3)
     assert seen.mean(axis=(0, 1)).tolist() == list(RED)
 
 
-def test_files_that_are_no_images_are_refused_with_the_reason(tmp_path):
+def test_files_that_are_not_images_are_refused_with_the_reason(tmp_path):
     text, empty = tmp_path / "text.jpg", tmp_path / "empty.jpg"
     text.write_text("not an image")
     empty.touch()
@@ -197,8 +197,8 @@ def test_files_that_are_no_images_are_refused_with_the_reason(tmp_path):
         assert str(path) not in caught.value.reason
 
 
-def turned(upright: Image.Image, orientation: int) -> Image.Image:
-    """The image as a camera stores it with this EXIF orientation."""
+def as_stored(upright: Image.Image, orientation: int) -> Image.Image:
+    """Return the image as a camera with this EXIF orientation stores it."""
     turn = Image.Transpose
     undo = {
         2: turn.FLIP_LEFT_RIGHT,
@@ -215,7 +215,7 @@ def turned(upright: Image.Image, orientation: int) -> Image.Image:
 def png_of_16_bits(
     path: Path, size: tuple[int, int], colour: np.ndarray, *, n_rows: int | None = None
 ) -> Path:
-    """A PNG of one colour with 16 bits per channel, which Pillow reads but does not write."""
+    """Write a single-colour PNG with 16 bits per channel; Pillow can only read such files."""
     width, height = size
     row = b"\0" + np.tile(colour.astype(">u2"), width).tobytes()
     header = struct.pack(">IIBBBBB", width, height, 16, 2, 0, 0, 0)

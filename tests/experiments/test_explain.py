@@ -4,23 +4,23 @@ import numpy as np
 import pytest
 
 from literal_loss import average_precision
-from orbithash.experiments.explain import short_list, weigh
+from orbithash.experiments.explain import short_list, weight_pairs
 
 MARGIN, GAMMA = 1.0, 2.0
 
 
 @pytest.fixture(scope="module")
-def weighed():
-    """A list of nine with two related, and the pairs of it."""
+def weighted():
+    """A list of nine images with three related ones, and its pairs."""
     rng = np.random.default_rng(1)
     embeddings = rng.random((10, 8))
     is_related = np.array([False, True, False, False, True, False, False, True, False])
-    order, pairs = weigh(embeddings, is_related, margin=MARGIN, gamma=GAMMA)
+    order, pairs = weight_pairs(embeddings, is_related, margin=MARGIN, gamma=GAMMA)
     return embeddings, is_related, order, pairs
 
 
-def test_the_list_is_ordered_by_hamming_distance_then_by_embedding_distance(weighed):
-    embeddings, _, order, _ = weighed
+def test_the_list_is_ordered_by_hamming_distance_then_by_embedding_distance(weighted):
+    embeddings, _, order, _ = weighted
     query, others = embeddings[0], embeddings[1:]
     keys = [
         (np.sum((query > 0.5) != (others[item] > 0.5)), np.sum((query - others[item]) ** 2))
@@ -29,8 +29,8 @@ def test_the_list_is_ordered_by_hamming_distance_then_by_embedding_distance(weig
     assert keys == sorted(keys)
 
 
-def test_a_swap_is_the_change_of_average_precision_when_the_list_is_scored_again(weighed):
-    _, is_related, order, pairs = weighed
+def test_the_weight_of_a_swap_is_the_change_of_average_precision(weighted):
+    _, is_related, order, pairs = weighted
     ranked = is_related[order].tolist()
     expected = {
         (j + 1, k + 1)
@@ -46,8 +46,8 @@ def test_a_swap_is_the_change_of_average_precision_when_the_list_is_scored_again
         assert pair.misranked == (pair.negative < pair.positive)
 
 
-def test_shares_are_those_of_the_loss_with_and_without_weights(weighed):
-    embeddings, _, order, pairs = weighed
+def test_shares_are_those_of_the_loss_with_and_without_weights(weighted):
+    embeddings, _, order, pairs = weighted
     distance = ((embeddings[1:] - embeddings[0]) ** 2).sum(axis=1)[order]
     loss = np.array(
         [
@@ -63,8 +63,8 @@ def test_shares_are_those_of_the_loss_with_and_without_weights(weighed):
 def test_a_short_list_has_the_first_and_the_last_related_and_the_nearest_unrelated():
     is_related = np.zeros(200, dtype=bool)
     is_related[[3, 10, 20, 30, 40, 50, 60, 70, 150]] = True
-    chosen = short_list(is_related)
-    assert len(chosen) == 16
-    assert chosen[is_related[chosen]][[0, -1]].tolist() == [3, 150]
-    assert chosen[~is_related[chosen]].tolist() == [0, 1, 2, 4, 5, 6, 7, 8, 9, 11]
+    positions = short_list(is_related)
+    assert len(positions) == 16
+    assert positions[is_related[positions]][[0, -1]].tolist() == [3, 150]
+    assert positions[~is_related[positions]].tolist() == [0, 1, 2, 4, 5, 6, 7, 8, 9, 11]
     assert short_list(np.ones(5, dtype=bool)) is None

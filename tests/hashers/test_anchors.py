@@ -14,7 +14,7 @@ def test_similarities_are_gaussians_of_the_distance_to_each_anchor():
     np.testing.assert_allclose(kernel(X), expected)
 
 
-def test_anchors_are_different_rows_and_all_of_them_if_there_are_few():
+def test_anchors_are_distinct_rows_and_all_rows_if_there_are_few():
     X = np.random.default_rng(0).standard_normal((5, 3))
     kernel = draw_anchors(X, 100, np.random.RandomState(0))
     assert {tuple(anchor) for anchor in kernel.anchors} == {tuple(row) for row in X}

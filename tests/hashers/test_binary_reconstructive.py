@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from orbithash.hashers import BinaryReconstructiveEmbedding
-from orbithash.hashers.binary_reconstructive import best_weight, distances_of_vectors
+from orbithash.hashers.binary_reconstructive import best_weight, vector_targets
 
 
 @pytest.mark.parametrize("labelled", [True, False])
@@ -20,29 +20,33 @@ def test_best_weight_equals_a_search_over_all_thresholds():
     rng = np.random.default_rng(0)
     pairs = np.array(list(itertools.combinations(range(12), 2))).T
     for _ in range(20):
-        column, rest = rng.standard_normal((2, 12))
+        column, others = rng.standard_normal((2, 12))
         column[:2] = 0
-        column[3], rest[3] = column[4], rest[4]  # two rows that turn together
+        column[3], others[3] = column[4], others[4]  # two rows with the same threshold
         costs = rng.standard_normal(pairs.shape[1])
 
-        def total(weight, column=column, rest=rest, costs=costs):
-            bits = rest + weight * column > 0
+        def total(weight, column=column, others=others, costs=costs):
+            bits = others + weight * column > 0
             return sum(
                 cost
                 for one, other, cost in zip(*pairs, costs, strict=True)
                 if bits[one] != bits[other]
             )
 
-        turns = np.sort(-rest[2:] / column[2:])
-        between = [turns[0] - 1, *(turns[1:] + turns[:-1]) / 2, turns[-1] + 1]
-        found = best_weight(0.0, column, rest, pairs, costs)
+        thresholds = np.sort(-others[2:] / column[2:])
+        between = [
+            thresholds[0] - 1,
+            *(thresholds[1:] + thresholds[:-1]) / 2,
+            thresholds[-1] + 1,
+        ]
+        found = best_weight(0.0, column, others, pairs, costs)
         np.testing.assert_allclose(total(found), min(map(total, between)), atol=1e-12)
 
 
-def test_a_weight_that_cannot_be_bettered_stays():
-    column, rest = np.array([1.0, 1.0]), np.array([-1.0, -2.0])
-    together = best_weight(5.0, column, rest, np.array([[0], [1]]), np.array([1.0]))
-    apart = best_weight(5.0, column, rest, np.array([[0], [1]]), np.array([-1.0]))
+def test_an_optimal_weight_is_kept():
+    column, others = np.array([1.0, 1.0]), np.array([-1.0, -2.0])
+    together = best_weight(5.0, column, others, np.array([[0], [1]]), np.array([1.0]))
+    apart = best_weight(5.0, column, others, np.array([[0], [1]]), np.array([-1.0]))
     assert together == 5.0
     assert 1 < apart < 2
 
@@ -51,7 +55,7 @@ def test_unlabelled_distances_are_half_squared_euclidean_and_zero_for_neighbours
     rng = np.random.RandomState(0)
     X = rng.standard_normal((50, 30))
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    (one, other), targets = distances_of_vectors(X, 2000, rng)
+    (one, other), targets = vector_targets(X, 2000, rng)
     expected = np.minimum(((X[one] - X[other]) ** 2).sum(axis=1) / 2, 1)
     far = targets > 0
     np.testing.assert_allclose(targets[far], expected[far])
@@ -59,7 +63,7 @@ def test_unlabelled_distances_are_half_squared_euclidean_and_zero_for_neighbours
     assert expected[~far].max() < expected[far].min()
 
 
-def test_labels_bring_classes_together_that_lie_apart():
+def test_labels_bring_distant_clusters_of_one_class_together():
     X, y = clusters()
     two_clusters_each = y // 2
     hasher = BinaryReconstructiveEmbedding(n_bits=16, random_state=0)

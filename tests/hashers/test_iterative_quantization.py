@@ -15,16 +15,16 @@ def test_projections_are_rotated_not_stretched():
     np.testing.assert_allclose(hasher.rotation_.T @ hasher.rotation_, np.eye(12), atol=1e-10)
 
 
-def test_codes_lie_nearer_to_the_components_than_their_plain_signs():
+def test_rotated_components_are_closer_to_their_codes_than_unrotated_ones():
     X = skewed_features()
     components = PrincipalComponentSigns(n_bits=12).fit(X).pca_.transform(X)
     itq = IterativeQuantization(n_bits=12, random_state=0).fit(X)
 
-    def angle(rotation):
+    def cosine(rotation):
         rotated = components @ rotation
         return np.abs(rotated).sum() / np.linalg.norm(rotated) / np.sqrt(rotated.size)
 
-    assert angle(itq.rotation_) > 1.05 * angle(np.eye(12))
+    assert cosine(itq.rotation_) > 1.05 * cosine(np.eye(12))
 
 
 def skewed_features():

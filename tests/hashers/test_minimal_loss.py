@@ -35,15 +35,15 @@ def test_the_bound_is_never_below_the_cost_of_the_codes():
     costs = np.repeat(hinge_costs(8, radius=2.0, dissimilar_weight=1.0), 100, axis=0)
     worst_one, worst_other = costliest_codes(one, other, costs)
 
-    def at(g, h):
+    def cost_and_score(g, h):
         return costs[np.arange(200), (g != h).sum(axis=1)], (g * one + h * other).sum(axis=1)
 
-    cost, score = at(one > 0, other > 0)
-    worst_cost, worst_score = at(worst_one, worst_other)
+    cost, score = cost_and_score(one > 0, other > 0)
+    worst_cost, worst_score = cost_and_score(worst_one, worst_other)
     assert (worst_cost + worst_score - score >= cost - 1e-9).all()
 
 
-def test_gradient_is_the_slope_of_the_bound():
+def test_gradient_of_the_bound_equals_finite_differences():
     rng = np.random.default_rng(2)
     W, one, other = (rng.standard_normal(shape) for shape in [(5, 3), (20, 5), (20, 5)])
     costs = np.repeat(hinge_costs(3, radius=1.0, dissimilar_weight=0.5), 10, axis=0)
@@ -61,7 +61,7 @@ def test_gradient_is_the_slope_of_the_bound():
     )
 
 
-def test_half_whitening_takes_the_root_of_the_spread_and_makes_rows_of_length_one():
+def test_half_whitening_takes_the_root_of_the_spread_and_gives_rows_unit_length_on_average():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((5000, 3)) * [100, 25, 9]
     X -= X.mean(axis=0)
@@ -72,29 +72,29 @@ def test_half_whitening_takes_the_root_of_the_spread_and_makes_rows_of_length_on
     assert half_whitening(X[:2]).shape == (3, 2)  # fewer rows than features
 
 
-def test_learning_separates_classes_that_random_hyperplanes_do_not():
-    X, y = xor_of_noise()
+def test_fitting_separates_classes_that_random_hyperplanes_do_not():
+    X, y = noisy_classes()
     learned = MinimalLossHashing(n_bits=8, n_steps=500, random_state=0).fit(X, y)
     untrained = MinimalLossHashing(n_bits=8, n_steps=0, random_state=0).fit(X, y)
     assert separation(learned.transform(X), y) > 0.4 > separation(untrained.transform(X), y) + 0.2
 
 
-def test_long_fits_tell_how_far_they_are(caplog):
-    X, y = xor_of_noise()
+def test_long_fits_log_their_progress(caplog):
+    X, y = noisy_classes()
     with caplog.at_level(logging.INFO, logger="orbithash"):
         MinimalLossHashing(n_bits=4, n_steps=200, batch_size=10, random_state=0).fit(X, y)
     assert "step 100 of 200" in caplog.text
 
 
 def separation(bits, y):
-    """By how much the mean distance of other classes exceeds that of the own, as a share."""
+    """Mean distance between classes minus mean distance within, as a share of the bits."""
     distances = (bits[:, None] != bits).mean(axis=2)
     similar = y[:, None] == y
     return distances[~similar].mean() - distances[similar].mean()
 
 
-def xor_of_noise():
-    """Two classes that differ in two faint features of forty."""
+def noisy_classes():
+    """Two classes that differ in two of forty features."""
     rng = np.random.default_rng(0)
     y = np.arange(400) % 2
     X = rng.standard_normal((400, 40))

@@ -1,4 +1,4 @@
-"""One contract over the whole registry."""
+"""The contract of all hashers in the registry."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from orbithash.errors import InputError
 from orbithash.hashers import HASHERS
 from orbithash.hashers.base import SupervisedHasher
 
-# Methods that learn in steps need few of them for what is asked here.
+# A few iterations are enough for these tests.
 FEW_STEPS = {
     "bre": {"n_landmarks": 10, "n_passes": 1},
     "mlh": {"n_steps": 100},
@@ -22,21 +22,21 @@ supervised = pytest.mark.parametrize(
 )
 
 
-def refused_by_the_tests_type_checker(estimator):
+def rejected_by_the_type_checker(estimator):
     return {
         "check_do_not_raise_errors_in_init_or_set_params": (
-            "the check builds estimators from values of senseless types, which the import hook of "
-            "these tests refuses before __init__ can take them"
+            "the check passes values of arbitrary types, which the type checker of these tests "
+            "rejects before __init__ runs"
         )
     }
 
 
-# Two bits, because scikit-learn's checks bring data of three features.
+# Two bits, because scikit-learn's checks use data of three features.
 @parametrize_with_checks(
     [HASHERS[name](n_bits=2, **FEW_STEPS.get(name, {})) for name in HASHERS],
-    expected_failed_checks=refused_by_the_tests_type_checker,
+    expected_failed_checks=rejected_by_the_type_checker,
 )
-def test_hasher_keeps_scikit_learns_contract(estimator, check):
+def test_hasher_passes_scikit_learns_estimator_checks(estimator, check):
     check(estimator)
 
 
@@ -61,7 +61,7 @@ def test_the_same_random_state_gives_the_same_bits(name):
 
 
 @every_hasher
-def test_images_of_one_cluster_are_nearer_than_others(name):
+def test_codes_of_one_cluster_are_closer_than_those_of_others(name):
     X, y = clusters()
     bits = quick(name, n_bits=16).fit(X, y).transform(X)
     distances = (bits[:, None] != bits).mean(axis=2)
@@ -78,14 +78,14 @@ def test_single_precision_features_give_nearly_the_same_bits(name):
 
 
 @every_hasher
-def test_a_hasher_that_was_not_fitted_says_so(name):
+def test_an_unfitted_hasher_raises(name):
     X, _ = clusters()
     with pytest.raises(NotFittedError):
         quick(name, n_bits=8).project(X)
 
 
 @every_hasher
-def test_repeated_rows_of_single_precision_can_be_learned_from(name):
+def test_fitting_to_repeated_rows_in_single_precision_works(name):
     X, y = clusters()
     X, y = np.tile(X, (5, 1)).astype(np.float32), np.tile(y, 5)
     bits = quick(name, n_bits=8).fit(X, y).transform(X)
@@ -94,7 +94,7 @@ def test_repeated_rows_of_single_precision_can_be_learned_from(name):
 
 @every_hasher
 @pytest.mark.parametrize("n_bits", [0, -3, 2.5])
-def test_a_senseless_number_of_bits_is_refused(name, n_bits):
+def test_an_invalid_number_of_bits_is_refused(name, n_bits):
     X, y = clusters()
     with pytest.raises(InputError, match="n_bits"):
         HASHERS[name]().set_params(n_bits=n_bits).fit(X, y)
@@ -116,13 +116,13 @@ def test_more_bits_than_principal_components_are_refused(name):
 
 
 @pytest.mark.parametrize("name", ["pca", "sh", "itq"])
-def test_features_without_any_difference_are_refused(name):
-    with pytest.raises(InputError, match="all rows are the same"):
+def test_constant_features_are_refused(name):
+    with pytest.raises(InputError, match="all rows are equal"):
         HASHERS[name](n_bits=4).fit(np.outer(np.arange(1, 9), np.ones(6)))
 
 
 @every_hasher
-def test_only_directions_count_unless_told_otherwise(name):
+def test_only_directions_count_unless_normalize_is_off(name):
     X, y = clusters()
     lengths = np.geomspace(0.1, 10, len(X))[:, None]
     hasher = quick(name, n_bits=8).fit(X, y)
@@ -132,14 +132,14 @@ def test_only_directions_count_unless_told_otherwise(name):
 
 
 @pytest.mark.parametrize("name", ["lsh", "sh"])
-def test_methods_without_that_limit_give_more_bits_than_features(name):
+def test_some_methods_can_have_more_bits_than_features(name):
     X, _ = clusters()
     bits = quick(name, n_bits=100).fit(X).transform(X)
-    assert len(np.unique(bits.T, axis=0)) > 90  # and they are not copies of each other
+    assert len(np.unique(bits.T, axis=0)) > 90  # not copies of each other
 
 
 @supervised
-def test_one_label_and_its_one_hot_row_mean_the_same(name):
+def test_integer_and_one_hot_labels_give_the_same_bits(name):
     X, y = clusters(classes=3)
     by_number = quick(name, n_bits=4).fit(X, y)
     one_hot = quick(name, n_bits=4).fit(X, np.eye(3, dtype=int)[y])
@@ -147,7 +147,7 @@ def test_one_label_and_its_one_hot_row_mean_the_same(name):
 
 
 @supervised
-def test_images_with_several_labels_or_none_are_taken(name):
+def test_images_with_several_labels_or_none_are_accepted(name):
     X, _ = clusters()
     labels = np.random.default_rng(0).random((120, 4)) < 0.4
     labels[7] = False
@@ -163,17 +163,17 @@ def test_images_with_several_labels_or_none_are_taken(name):
         (np.full((120, 2), 3), "not all 0 or 1"),
         (np.zeros((120, 2, 2)), "0-1"),
         (np.arange(120), "no two rows share a label"),
-        (np.zeros(120, dtype=int), "second class"),
+        (np.zeros(120, dtype=int), "at least two classes"),
     ],
 )
-def test_labels_that_do_not_fit_are_refused(name, labels, message):
+def test_invalid_labels_are_refused(name, labels, message):
     X, _ = clusters()
     with pytest.raises(InputError, match=message):
         HASHERS[name](n_bits=4).fit(X, labels)
 
 
 @supervised
-def test_labels_of_another_length_are_refused(name):
+def test_a_wrong_number_of_labels_is_refused(name):
     X, y = clusters()
     with pytest.raises(InputError, match="119 training labels for 120"):
         HASHERS[name](n_bits=4).fit(X, y[:-1])
@@ -184,7 +184,7 @@ def quick(name: str, n_bits: int):
 
 
 def clusters(n: int = 120, features: int = 24, classes: int = 4):
-    """Features around a centre per class, and the classes."""
+    """Return features in one cluster per class, and the classes."""
     rng = np.random.default_rng(0)
     y = np.arange(n) % classes
     centres = rng.standard_normal((classes, features)) * 2

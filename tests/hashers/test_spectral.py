@@ -4,7 +4,7 @@ from orbithash.hashers import SpectralHashing
 from orbithash.hashers.spectral import smoothest_waves
 
 
-def test_waves_are_those_with_the_smallest_eigenvalues():
+def test_selected_waves_have_the_smallest_eigenvalues():
     extents = np.array([3.1, 0.4, 1.7, 1.1])
     components, half_waves = smoothest_waves(extents, n_bits=11)
     eigenvalues = {
@@ -18,11 +18,11 @@ def test_waves_are_those_with_the_smallest_eigenvalues():
     )
 
 
-def test_bits_of_a_line_are_its_waves():
-    # From end to end: one half-wave turns once, in the middle; two turn at 1/4 and 3/4.
+def test_bits_of_one_dimensional_data_are_the_signs_of_cosines():
+    # One half-wave changes sign in the middle; two change it at 1/4 and 3/4.
     position = np.linspace(0, 1, 401)
     hasher = SpectralHashing(n_bits=2, normalize=False)
     bits = hasher.fit_transform(position[:, None])
-    turns = [position[np.flatnonzero(np.diff(bit))] for bit in bits.T]
-    np.testing.assert_allclose(turns[0], [0.5], atol=0.005)
-    np.testing.assert_allclose(turns[1], [0.25, 0.75], atol=0.005)
+    sign_changes = [position[np.flatnonzero(np.diff(bit))] for bit in bits.T]
+    np.testing.assert_allclose(sign_changes[0], [0.5], atol=0.005)
+    np.testing.assert_allclose(sign_changes[1], [0.25, 0.75], atol=0.005)

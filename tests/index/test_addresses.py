@@ -9,15 +9,15 @@ from orbithash.index import Metadata, add_under_new_ids, create_index, open_inde
 N_EACH = 12
 
 
-def test_two_writers_at_once_both_store_everything(tmp_path):
+def test_two_concurrent_writers_both_store_everything(tmp_path):
     create_index(tmp_path / "index.orbit", 8).close()
     start = threading.Barrier(2)
-    given = {}
+    assigned = {}
 
     def write(name):
         with open_index(tmp_path / "index.orbit") as index:
             start.wait()
-            given[name] = [add_under_new_ids(index, *items(name, 3)) for _ in range(N_EACH)]
+            assigned[name] = [add_under_new_ids(index, *items(name, 3)) for _ in range(N_EACH)]
 
     writers = [threading.Thread(target=write, args=(name,)) for name in ("a", "b")]
     for writer in writers:
@@ -26,18 +26,18 @@ def test_two_writers_at_once_both_store_everything(tmp_path):
         writer.join()
     with open_index(tmp_path / "index.orbit") as index:
         assert len(index) == 2 * 3 * N_EACH
-        for name, ids in given.items():
+        for name, ids in assigned.items():
             stored = index.get(np.concatenate(ids))
             assert {each.path for each in stored.metadata} == {name}
 
 
-def test_ids_that_another_writer_takes_between_are_not_used(tmp_path, monkeypatch):
+def test_ids_that_another_writer_takes_meanwhile_are_not_used(tmp_path, monkeypatch):
     with create_index(tmp_path / "index.orbit", 8) as index:
         others = iter([0, 2])
-        look = index.next_id
+        original = index.next_id
 
         def next_id():
-            found = look()
+            found = original()
             for first in others:
                 index.add(np.arange(first, first + 2), *items("other", 2))
                 break
@@ -49,7 +49,7 @@ def test_ids_that_another_writer_takes_between_are_not_used(tmp_path, monkeypatc
         assert len(index) == 6
 
 
-def test_behind_the_largest_id_there_is_none(tmp_path):
+def test_there_is_no_id_above_the_largest(tmp_path):
     with create_index(tmp_path / "index.orbit", 8) as index:
         index.add(np.array([2**63 - 3]), *items("near the end", 1))
         with pytest.raises(InputError, match="no ids left"):

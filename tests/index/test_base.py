@@ -1,4 +1,4 @@
-"""What cannot be metadata or a filter is refused where it is written."""
+"""Invalid metadata and filters are refused when they are created."""
 
 import json
 from pathlib import Path
@@ -12,8 +12,8 @@ from orbithash.index import Metadata, Where
 
 
 @pytest.fixture(autouse=True)
-def as_users_have_it():
-    """Without the check of types that other tests run under: it would come first."""
+def without_type_checks():
+    """Disable the type checks of the tests, which would raise first."""
     config.update("jaxtyping_disable", True)
     yield
     config.update("jaxtyping_disable", False)
@@ -28,7 +28,7 @@ def test_labels_must_be_a_tuple_of_strings(kind, labels):
 
 @pytest.mark.parametrize("kind", [Metadata, Where])
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), None, [2020], np.int64(3)])
-def test_fields_must_be_what_can_be_stored_and_compared(kind, value):
+def test_fields_must_be_strings_finite_numbers_or_booleans(kind, value):
     with pytest.raises(InputError, match=r"the field 'y' is .*finite numbers"):
         kind(fields={"y": value})
     with pytest.raises(InputError, match=r"the field 3 is 'y'; name fields by strings"):
@@ -39,12 +39,12 @@ def test_fields_must_be_what_can_be_stored_and_compared(kind, value):
 
 @pytest.mark.parametrize("name", ["path", "source", "stamp"])
 @pytest.mark.parametrize("value", [Path("a.jpg"), None, b"a.jpg"])
-def test_texts_must_be_strings(name, value):
+def test_path_source_and_stamp_must_be_strings(name, value):
     with pytest.raises(InputError, match=f"{name}=.*each must be a string"):
         Metadata(**{name: value})
 
 
-def test_strings_and_numbers_of_numpy_will_do():
+def test_strings_and_floats_of_numpy_are_accepted():
     metadata = Metadata(np.str_("a.jpg"), (np.str_("wren"),), fields={"x": np.float64(0.5)})
     assert json.dumps([metadata.path, metadata.labels, dict(metadata.fields)]) == (
         '["a.jpg", ["wren"], {"x": 0.5}]'

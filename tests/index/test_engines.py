@@ -1,4 +1,4 @@
-"""One contract for every engine of the registry, held against brute force."""
+"""One contract for all engines of the registry, checked against brute force."""
 
 import numpy as np
 import pytest
@@ -14,10 +14,10 @@ ORDERED = (
     "faiss",
     "folder",
 )  # ties in the order of ids, and cut in that order
-EXACT = (*ORDERED, "milvus")  # the right distances for certain
-RECALL = 0.9  # what the others must find, by distance
+EXACT = (*ORDERED, "milvus")  # exact distances
+RECALL = 0.9  # of the others, by distance
 
-# A folder keeps the contract too, whatever engine searches it.
+# An index in a folder has the same contract.
 pytestmark = pytest.mark.parametrize(
     "name",
     [
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.parametrize(
 
 @pytest.fixture
 def make_index(name, tmp_path, request):
-    """Makes an empty index of the engine that a test is about."""
+    """Return a function that creates an empty index of the engine under test."""
     if name == "folder":
         return lambda n_bits: create_index(tmp_path / "index.orbit", n_bits)
     if "milvus" not in name:
@@ -44,14 +44,14 @@ def random_codes(n: int, n_bits: int, seed: int = 0) -> np.ndarray:
 
 
 def random_ids(n: int, seed: int = 2) -> np.ndarray:
-    """Unsorted and far apart; negative ones too, and -1 among them."""
+    """Return unsorted ids with gaps, some negative, -1 among them."""
     ids = np.random.default_rng(seed).permutation(1000)[:n] - 500
     ids[n // 2] = -1 if -1 not in ids else ids[n // 2]
     return ids
 
 
 def brute_force(queries, ids, codes):
-    """Every query against every code in plain Python: (distance, id) pairs, sorted."""
+    """Compare every query with every code in plain Python: sorted pairs (distance, id)."""
     return [
         sorted(
             (sum(int(a ^ b).bit_count() for a, b in zip(query, code, strict=True)), int(i))
@@ -62,17 +62,17 @@ def brute_force(queries, ids, codes):
 
 
 def assert_nearest(name, found, queries, ids, codes, k):
-    """As exact as the engine is meant to be."""
+    """Check results as exactly as the engine promises."""
     expected = np.array([pairs[:k] for pairs in brute_force(queries, ids, codes)])
     assert found.ids.dtype == found.distances.dtype == np.int64
     assert found.ids.shape == found.distances.shape == expected.shape[:2]
-    assert_the_missing_come_last(found)
+    assert_missing_results_come_last(found)
     true_distances = [dict((i, d) for d, i in pairs) for pairs in brute_force(queries, ids, codes)]
     for row, true in enumerate(true_distances):
         pairs = list(zip(found.distances[row].tolist(), found.ids[row].tolist(), strict=True))
-        there = [pair for pair in pairs if pair[0] >= 0]
-        assert there == sorted(there)
-        assert all(true[i] == distance for distance, i in there)
+        present = [pair for pair in pairs if pair[0] >= 0]
+        assert present == sorted(present)
+        assert all(true[i] == distance for distance, i in present)
     if name in EXACT:
         assert np.array_equal(found.distances, expected[:, :, 0])
     if name in ORDERED:
@@ -81,8 +81,8 @@ def assert_nearest(name, found, queries, ids, codes, k):
     assert near.mean() >= RECALL
 
 
-def assert_the_missing_come_last(found):
-    """What was not found has neither distance nor id, and only ends a row."""
+def assert_missing_results_come_last(found):
+    """Missing results have distance -1 and id -1, at the end of a row."""
     missing = found.distances < 0
     assert np.array_equal(missing, np.sort(missing, axis=1))
     assert np.all(found.distances[missing] == -1)
@@ -101,7 +101,7 @@ def test_search_equals_brute_force_with_ties_in_the_order_of_ids(make_index, nam
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_search_equals_a_stable_sort_whatever_the_sizes(make_index, name, seed):
+def test_search_equals_a_stable_sort_for_any_sizes(make_index, name, seed):
     rng = np.random.default_rng(seed)
     n_bits, n, k = (int(rng.integers(*bounds)) for bounds in ((4, 1025), (1, 300), (1, 320)))
     # Few different codes, so that most distances are ties.
@@ -111,7 +111,7 @@ def test_search_equals_a_stable_sort_whatever_the_sizes(make_index, name, seed):
     order = rng.permutation(n)
     index.add(ids[order], codes[order])
     found = index.search(queries, k)
-    assert_the_missing_come_last(found)
+    assert_missing_results_come_last(found)
     distances, positions = nearest_reference(queries, codes, k)
     if name in EXACT:
         assert np.array_equal(found.distances, distances)
@@ -121,7 +121,7 @@ def test_search_equals_a_stable_sort_whatever_the_sizes(make_index, name, seed):
 
 
 @pytest.mark.parametrize("n_bits", [4, 13, 64, 1024])
-def test_within_a_radius_is_everything_that_brute_force_finds(make_index, n_bits):
+def test_within_a_radius_equals_brute_force(make_index, n_bits):
     codes, queries = random_codes(60, n_bits), random_codes(4, n_bits, seed=1)
     ids = random_ids(60)
     index = make_index(n_bits)
@@ -133,7 +133,7 @@ def test_within_a_radius_is_everything_that_brute_force_finds(make_index, n_bits
             assert list(zip(ball.distances.tolist(), ball.ids.tolist(), strict=True)) == near
 
 
-def test_whatever_is_done_the_index_holds_what_a_dictionary_would(make_index, name):
+def test_after_any_changes_the_index_holds_the_items_of_a_dictionary(make_index, name):
     index, model = make_index(20), {}
     rng = np.random.default_rng(0)
     for step in range(12):
@@ -199,7 +199,7 @@ def test_only_items_that_the_filter_admits_are_found(make_index, where, expected
     assert ball.ids.tolist() == found.ids[0].tolist()
 
 
-def test_fewer_columns_come_back_when_fewer_codes_are_stored(make_index):
+def test_fewer_columns_are_returned_if_fewer_codes_are_stored(make_index):
     index = make_index(16)
     assert index.search(random_codes(3, 16), k=5).ids.shape == (3, 0)
     index.add(np.arange(2), random_codes(2, 16))
@@ -220,7 +220,7 @@ def test_codes_of_another_length_are_refused(make_index):
         index.within(random_codes(1, 8), radius=1)
 
 
-def test_an_id_can_be_added_once_only(make_index):
+def test_an_id_can_be_added_only_once(make_index):
     index = make_index(16)
     index.add(np.array([3]), random_codes(1, 16))
     with pytest.raises(InputError, match="id 3 is stored already"):
@@ -232,7 +232,58 @@ def test_an_id_can_be_added_once_only(make_index):
         index.get(np.array([3, 4]))
 
 
-def test_what_does_not_belong_together_is_refused(make_index):
+def test_ids_are_assigned_if_none_are_given(make_index):
+    index, codes = make_index(16), random_codes(7, 16)
+    assigned = index.add(codes=codes[:2], metadata=[Metadata("a.jpg"), Metadata("b.jpg")])
+    assert assigned.dtype == np.int64
+    assert assigned.tolist() == [0, 1]
+    given = index.add(np.array([9, -4], dtype=np.int32), codes[2:4])
+    assert given.dtype == np.int64
+    assert given.tolist() == [9, -4]
+    assert index.add(codes=codes[4:]).tolist() == [10, 11, 12]
+    assert index.add(codes=codes[:0]).tolist() == []
+    assert index.next_id() == 13
+    stored = index.get(np.array([0, 1, 9, -4, 10, 11, 12]))
+    assert np.array_equal(stored.codes, codes)
+    assert [metadata.path for metadata in stored.metadata[:3]] == ["a.jpg", "b.jpg", ""]
+
+
+def test_negative_ids_are_never_assigned(make_index):
+    index, codes = make_index(16), random_codes(2, 16)
+    index.add([-7], codes[:1])
+    assert index.add(codes=codes[1:]).tolist() == [0]
+
+
+def test_codes_must_be_given(make_index):
+    index = make_index(16)
+    for arguments in ((), (random_codes(1, 16),)):
+        with pytest.raises(InputError, match=r"got no codes; call add\(codes=codes\)"):
+            index.add(*arguments)
+
+
+def test_lists_are_accepted_wherever_arrays_are(make_index):
+    index, codes = make_index(16), random_codes(5, 16)
+    rows = codes.tolist()
+    assert index.add([3, 1], rows[:2]).tolist() == [3, 1]
+    assert index.add(codes=list(codes[2:4])).tolist() == [4, 5]
+    index.update([1], [rows[4]])
+    assert np.array_equal(index.get([1, 3, 4]).codes, codes[[4, 0, 2]])
+    assert index.search([rows[4]], k=1).ids.tolist() == [[1]]
+    (ball,) = index.within([rows[4]], radius=0)
+    assert 1 in ball.ids
+    assert index.remove([]) == 0
+    assert index.remove([3, 99]) == 1
+    assert len(index.get([])) == 0
+    assert len(index) == 3
+
+
+@pytest.mark.parametrize("rows", [[[1, 256]], [[-1, 0]], [[0.5, 1.0]], [[1, 2], [3]], [1, 2], []])
+def test_lists_that_are_not_codes_are_refused(make_index, rows):
+    with pytest.raises(InputError, match="got codes"):
+        make_index(16).add(codes=rows)
+
+
+def test_inconsistent_arguments_are_refused(make_index):
     index = make_index(16)
     with pytest.raises(InputError, match="got 2 ids for 1 codes"):
         index.add(np.arange(2), random_codes(1, 16))
@@ -246,11 +297,11 @@ def test_what_does_not_belong_together_is_refused(make_index):
         index.within(random_codes(1, 16), radius=-1)
 
 
-def test_engine_keeps_the_protocol_and_says_what_it_holds(make_index, name):
+def test_engine_satisfies_the_protocol_and_reports_its_size(make_index, name):
     index = make_index(16)
     assert isinstance(index, SearchEngine)
     index.add(np.arange(50), random_codes(50, 16))
-    assert index.stats().recall is None  # nothing is built to be described
+    assert index.stats().recall is None  # stats build nothing
     index.search(random_codes(1, 16), k=1)
     stats = index.stats()
     expected_name = "exact" if name == "folder" else name

@@ -10,7 +10,7 @@ pytest.importorskip("faiss")
 
 
 @pytest.mark.parametrize("name", ["faiss-ivf", "faiss-hnsw"])
-def test_an_approximate_index_says_what_it_finds_when_it_is_built(name, caplog):
+def test_an_approximate_index_logs_its_recall_when_it_is_built(name, caplog):
     codes, queries = clustered_codes(3000, seed=0), clustered_codes(50, seed=1)
     index = ENGINES[name](64)
     index.add(np.arange(3000), codes)
@@ -25,8 +25,8 @@ def test_an_approximate_index_says_what_it_finds_when_it_is_built(name, caplog):
     assert np.mean((found.distances >= 0) & (found.distances <= distances[:, -1:])) >= 0.9
 
 
-def test_what_the_graph_does_not_find_comes_last():
-    # Among so many equal codes its walk ends before it has seen all of them.
+def test_items_that_the_graph_misses_come_last():
+    # With this many equal codes, the graph search ends before it has visited all of them.
     codes = np.repeat(clustered_codes(20, seed=0), 15, axis=0)
     index = ENGINES["faiss-hnsw"](64)
     index.add(np.arange(300), codes)
@@ -38,7 +38,7 @@ def test_what_the_graph_does_not_find_comes_last():
     assert np.all(found.distances[0, n_found:] == -1)
 
 
-def test_recall_is_of_as_many_neighbours_as_there_are_and_of_the_codes_as_they_are():
+def test_recall_is_of_the_current_codes_and_of_at_most_as_many_neighbours():
     index = ENGINES["faiss-hnsw"](64)
     codes = clustered_codes(7, seed=0)
     index.add(np.arange(4), codes[:4])

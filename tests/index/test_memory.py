@@ -1,4 +1,4 @@
-"""Engines that build something of the codes: once for each state, whoever searches."""
+"""Engines that build a structure build it once for each state of the codes."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ N_THREADS = 4
 
 
 @pytest.mark.parametrize("name", DERIVED)
-def test_threads_that_search_together_build_once_for_each_state(name, monkeypatch):
+def test_concurrent_searches_build_once_for_each_state(name, monkeypatch):
     if "faiss" in name:
         pytest.importorskip("faiss")
     codes = np.random.default_rng(0).integers(0, 256, (200, 4), dtype=np.uint8)
@@ -23,7 +23,7 @@ def test_threads_that_search_together_build_once_for_each_state(name, monkeypatc
 
     def slow_build(self, table):
         built.append(len(table))
-        time.sleep(0.05)  # so that others come before it is done
+        time.sleep(0.05)  # so that other threads arrive before it is done
         return build(self, table)
 
     monkeypatch.setattr(ENGINES[name], "build", slow_build)
@@ -36,6 +36,6 @@ def test_threads_that_search_together_build_once_for_each_state(name, monkeypatc
             return index.search(codes[:5], k=1).distances.tolist()
 
         with ThreadPoolExecutor(N_THREADS) as threads:
-            answers = [threads.submit(search) for _ in range(N_THREADS)]
-        assert all(answer.result() == [[0]] * 5 for answer in answers)
+            results = [threads.submit(search) for _ in range(N_THREADS)]
+        assert all(result.result() == [[0]] * 5 for result in results)
     assert built == [100, 200]

@@ -2,14 +2,14 @@ import numpy as np
 import pytest
 
 from orbithash.kernels.hamming import hamming_distances_reference
-from orbithash.kernels.nearest import TOGETHER, nearest, nearest_reference
+from orbithash.kernels.nearest import MAX_QUERIES_PER_TASK, nearest, nearest_reference
 from orbithash.kernels.wide_compare import L1_WORDS, LANES
 
 
 @pytest.mark.parametrize("n_bits", [4, 7, 8, 63, 64, 65, 128, 300, 1024])
 def test_the_nearest_match_a_stable_sort_for_any_number_of_bits(n_bits):
     queries, database = (
-        random_codes(TOGETHER + 1, n_bits, seed=0),
+        random_codes(MAX_QUERIES_PER_TASK + 1, n_bits, seed=0),
         random_codes(999, n_bits, seed=1),
     )
     assert_nearest_match(queries, database, k=10)
@@ -22,7 +22,7 @@ def test_the_nearest_match_a_stable_sort_for_any_size(n, k):
 
 
 @pytest.mark.parametrize("k", [1, 50])
-def test_the_nearest_are_found_when_each_item_is_nearer_than_the_last(k):
+def test_the_nearest_are_found_if_each_item_is_nearer_than_the_last(k):
     query, database = random_codes(1, 64, seed=0), random_codes(5000, 64, seed=1)
     farthest_first = np.argsort(-hamming_distances_reference(query, database)[0].astype(int))
     assert_nearest_match(query, database[farthest_first], k)
@@ -30,14 +30,14 @@ def test_the_nearest_are_found_when_each_item_is_nearer_than_the_last(k):
 
 @pytest.mark.parametrize("n_queries", [1, 3])
 @pytest.mark.parametrize("k", [1, 10, 1000])
-def test_few_queries_find_the_same_in_parts_of_the_database(n_queries, k, monkeypatch):
-    monkeypatch.setattr("orbithash.kernels.threads.SMALL_PART", 500)
+def test_few_queries_search_parts_of_the_database_in_parallel(n_queries, k, monkeypatch):
+    monkeypatch.setattr("orbithash.kernels.threads.MIN_PART_CODES", 500)
     monkeypatch.setattr("orbithash.kernels.threads.get_num_threads", lambda: 7)
     database = random_codes(4321, 16, seed=1)
     assert_nearest_match(random_codes(n_queries, 16, seed=0), database, k)
 
 
-def test_equal_codes_come_in_the_order_of_the_database():
+def test_equal_codes_are_in_database_order():
     codes = np.zeros((1000, 8), dtype=np.uint8)
     distances, positions = nearest(codes[:2], codes, k=7)
     np.testing.assert_array_equal(distances, np.zeros((2, 7)))
@@ -45,7 +45,7 @@ def test_equal_codes_come_in_the_order_of_the_database():
 
 
 @pytest.mark.parametrize(("n_queries", "n", "k"), [(0, 5, 3), (2, 0, 3), (2, 5, 0)])
-def test_nothing_asked_or_nothing_stored_gives_empty_answers(n_queries, n, k):
+def test_no_queries_no_codes_or_no_neighbours_give_empty_results(n_queries, n, k):
     queries, database = random_codes(n_queries, 16, seed=0), random_codes(n, 16, seed=1)
     distances, positions = nearest(queries, database, k)
     assert distances.shape == positions.shape == (n_queries, min(k, n))

@@ -21,17 +21,17 @@ print(threading_layer())
 """
 
 
-def test_threads_may_search_together_also_where_numba_has_no_openmp():
+def test_threads_search_concurrently_even_if_numba_has_no_openmp():
     environment = {
         "PYTHONPATH": str(SOURCES),
         "NUMBA_THREADING_LAYER": "workqueue",
         "NUMBA_NUM_THREADS": "2",
     }
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", SEARCHES],
         env=os.environ | environment,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "workqueue\n", "")
+    assert (process.returncode, process.stdout, process.stderr) == (0, "workqueue\n", "")

@@ -14,7 +14,7 @@ def test_hadamard_codes_differ_in_half_of_their_bits_or_in_all():
 
 
 @pytest.mark.parametrize(("n_classes", "n_bits"), [(10, 12), (200, 16)])
-def test_random_codes_are_of_1_and_follow_the_seed(n_classes, n_bits):
+def test_random_codes_are_plus_or_minus_1_and_depend_on_the_seed(n_classes, n_bits):
     first, again, other = (hash_centers(n_classes, n_bits, seed=seed) for seed in (0, 0, 1))
     assert first.shape == (n_classes, n_bits)
     assert (first.abs() == 1).all()
@@ -23,7 +23,7 @@ def test_random_codes_are_of_1_and_follow_the_seed(n_classes, n_bits):
 
 
 @pytest.mark.parametrize("name", ["csq", "orthohash"])
-def test_labels_of_other_classes_are_refused(name):
+def test_labels_of_unknown_classes_are_refused(name):
     loss = LOSSES[name](n_classes=3, n_bits=4)
     with pytest.raises(InputError, match="3 classes, numbered from 0"):
         loss(torch.rand(2, 4), torch.tensor([0, 3]))
@@ -32,10 +32,10 @@ def test_labels_of_other_classes_are_refused(name):
 
 
 @pytest.mark.parametrize("name", ["csq", "orthohash"])
-def test_images_of_no_class_do_not_count(name):
+def test_images_without_labels_are_ignored(name):
     loss = LOSSES[name](n_classes=3, n_bits=4)
     embeddings = torch.rand(3, 4)
     labels = torch.tensor([[1, 0, 0], [0, 0, 0], [0, 1, 1]])
-    some = torch.tensor([0, 2])
-    assert loss(embeddings, labels) == loss(embeddings[some], labels[some])
+    labelled = torch.tensor([0, 2])
+    assert loss(embeddings, labels) == loss(embeddings[labelled], labels[labelled])
     assert loss(embeddings[1:2], labels[1:2]) == 0

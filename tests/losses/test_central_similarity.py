@@ -37,12 +37,12 @@ def test_gradcheck_passes():
     torch.autograd.gradcheck(lambda e: loss(e, labels), embeddings)
 
 
-def test_the_codes_of_the_classes_themselves_have_no_loss():
+def test_the_codes_of_the_classes_have_zero_loss():
     centers = hash_centers(3, 8, seed=0)
     loss = LOSSES["csq"](n_classes=3, n_bits=8)
     assert math.isclose(loss((centers + 1) / 2, torch.arange(3)), 0, abs_tol=1e-6)
 
 
-def test_a_negative_pull_is_refused():
+def test_a_negative_quantization_weight_is_refused():
     with pytest.raises(InputError, match="quantization"):
         LOSSES["csq"](n_classes=3, n_bits=8, quantization=-1.0)

@@ -15,8 +15,8 @@ def literal_loss(embeddings, related, eta):
     for i, j in itertools.combinations(range(len(u)), 2):
         theta = (u[i] * u[j]).sum() / 2
         likelihoods.append((1 + theta.exp()).log() - int(related[i][j]) * theta)
-    pulls = [((row.sign().detach() - row) ** 2).sum() for row in u]
-    return sum(likelihoods) / len(likelihoods) + eta * sum(pulls) / len(pulls)
+    quantization = [((row.sign().detach() - row) ** 2).sum() for row in u]
+    return sum(likelihoods) / len(likelihoods) + eta * sum(quantization) / len(quantization)
 
 
 @pytest.mark.parametrize("many_labels", [False, True])
@@ -32,6 +32,6 @@ def test_gradcheck_passes():
     torch.autograd.gradcheck(lambda e: LOSSES["dpsh"]()(e, labels), embeddings)
 
 
-def test_a_negative_pull_is_refused():
+def test_a_negative_quantization_weight_is_refused():
     with pytest.raises(InputError, match="eta"):
         LOSSES["dpsh"](eta=-1.0)

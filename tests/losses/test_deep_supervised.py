@@ -43,7 +43,7 @@ def test_a_batch_without_pairs_gives_a_finite_loss(name, n):
     assert embeddings.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("wrong", [{"margin": -1.0}, {"alpha": -0.1}])
-def test_options_that_mean_nothing_are_refused(wrong):
+@pytest.mark.parametrize("options", [{"margin": -1.0}, {"alpha": -0.1}])
+def test_invalid_options_are_refused(options):
     with pytest.raises(InputError):
-        LOSSES["dsh"](**wrong)
+        LOSSES["dsh"](**options)

@@ -10,13 +10,13 @@ from orbithash.losses import LOSSES
 
 
 def literal_loss(embeddings, related, alpha, beta):
-    """Pair by pair; related pairs together weigh as much as the others together."""
+    """Pair by pair; related and unrelated pairs have equal total weight."""
     z = torch.atanh(2 * embeddings - 1)
     g = torch.tanh(beta * z)
     kinds = {True: [], False: []}
     for i, j in itertools.combinations(range(len(g)), 2):
-        inner = alpha * (g[i] * g[j]).sum()
-        loss = (1 + inner.exp()).log() - int(related[i][j]) * inner
+        logit = alpha * (g[i] * g[j]).sum()
+        loss = (1 + logit.exp()).log() - int(related[i][j]) * logit
         kinds[related[i][j]].append(loss)
     return sum(sum(losses) / max(1, len(losses)) for losses in kinds.values()) / 2
 
@@ -31,7 +31,7 @@ def test_loss_and_gradient_equal_the_literal_loop_while_beta_grows(many_labels):
         assert_same_value_and_gradient(ours, theirs, embeddings)
 
 
-def test_beta_rests_when_not_training():
+def test_beta_is_constant_in_evaluation_mode():
     embeddings, labels, _ = random_batch()
     loss = LOSSES["hashnet"](growth=0.5).eval()
     assert loss(embeddings, labels) == loss(embeddings, labels)
@@ -49,7 +49,7 @@ def test_embeddings_at_0_and_1_give_a_finite_gradient():
     assert embeddings.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("wrong", [{"alpha": 0.0}, {"growth": -1.0}])
-def test_options_that_mean_nothing_are_refused(wrong):
+@pytest.mark.parametrize("options", [{"alpha": 0.0}, {"growth": -1.0}])
+def test_invalid_options_are_refused(options):
     with pytest.raises(InputError):
-        LOSSES["hashnet"](**wrong)
+        LOSSES["hashnet"](**options)

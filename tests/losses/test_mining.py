@@ -8,8 +8,8 @@ from orbithash.errors import InputError
 from orbithash.losses import LOSSES
 
 
-def chosen_triplets(name, distances, related):
-    """(anchor, positive, negative) as the papers' sentences choose them."""
+def mined_triplets(name, distances, related):
+    """Yield (anchor, positive, negative) as the papers describe the selection."""
     n = len(distances)
     for a, p in itertools.permutations(range(n), 2):
         if not related[a][p]:
@@ -25,7 +25,7 @@ def chosen_triplets(name, distances, related):
 def literal_loss(name, embeddings, related, margin, reduction):
     distances = ((embeddings[:, None] - embeddings[None]) ** 2).sum(dim=2)
     total, triplets, active, anchors = embeddings.sum() * 0, 0, 0, set()
-    for a, p, k in chosen_triplets(name, distances, related):
+    for a, p, k in mined_triplets(name, distances, related):
         hinge = (margin + distances[a, p] - distances[a, k]).clamp_min(0)
         total = total + hinge
         triplets, active = triplets + 1, active + int(hinge > 0)
@@ -84,7 +84,7 @@ def test_identical_embeddings_give_a_finite_loss(name):
 
 
 @pytest.mark.parametrize("name", MINERS)
-@pytest.mark.parametrize("wrong", [{"margin": -1.0}, {"reduction": "weight"}])
-def test_options_that_mean_nothing_are_refused(name, wrong):
+@pytest.mark.parametrize("options", [{"margin": -1.0}, {"reduction": "weight"}])
+def test_invalid_options_are_refused(name, options):
     with pytest.raises(InputError):
-        LOSSES[name](**wrong)
+        LOSSES[name](**options)

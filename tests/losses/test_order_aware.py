@@ -7,10 +7,10 @@ from torch.testing import assert_close
 
 from literal_loss import literal_loss
 from orbithash.errors import InputError
-from orbithash.losses import LOSSES, OrderAwareTripletLoss, swaps, triplet_sums
+from orbithash.losses import LOSSES, OrderAwareTripletLoss, order_aware, triplet_tensors
 from orbithash.losses import distances as loss_distances
 
-PATHS = ["compiled", "plain"]
+PATHS = ["compiled", "tensors"]
 TRIPLET_LOSSES = [name for name in LOSSES if name.startswith(("order-aware", "triplet"))]
 REDUCTIONS = ["sum", "mean", "active", "weight", "anchor"]
 
@@ -21,9 +21,9 @@ REDUCTIONS = ["sum", "mean", "active", "weight", "anchor"]
 @pytest.mark.parametrize("weighting", ["ap", "ndcg", "none"])
 @pytest.mark.parametrize("gamma", [1, 2, 3])
 def test_loss_and_gradient_equal_the_literal_triple_loop(
-    take_path, gamma, weighting, ties, many_labels, path
+    use_path, gamma, weighting, ties, many_labels, path
 ):
-    take_path(path)
+    use_path(path)
     embeddings, labels = batch(9, 5, many_labels=many_labels)
     assert_same_loss_and_gradient(
         embeddings,
@@ -39,8 +39,8 @@ def test_loss_and_gradient_equal_the_literal_triple_loop(
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("weighting", ["ap", "ndcg", "none"])
-def test_each_reduction_divides_by_what_it_says(take_path, weighting, reduction, path):
-    take_path(path)
+def test_each_reduction_divides_by_its_divisor(use_path, weighting, reduction, path):
+    use_path(path)
     embeddings, labels = batch(8, 5, many_labels=True)
     assert_same_loss_and_gradient(
         embeddings,
@@ -56,12 +56,14 @@ def test_each_reduction_divides_by_what_it_says(take_path, weighting, reduction,
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("many_labels", [False, True])
 @pytest.mark.parametrize("weighting", ["ap", "ndcg", "none"])
-def test_memory_extends_the_lists_and_repeats_no_anchor(take_path, weighting, many_labels, path):
-    take_path(path)
+def test_memory_extends_the_lists_without_copies_of_the_anchor(
+    use_path, weighting, many_labels, path
+):
+    use_path(path)
     embeddings, labels = batch(6, 5, many_labels=many_labels)
-    further, further_labels = batch(5, 5, many_labels=many_labels, seed=1)
-    memory = torch.cat([embeddings.detach()[2:5], further])
-    memory_labels = torch.cat([labels[2:5], further_labels])
+    others, other_labels = batch(5, 5, many_labels=many_labels, seed=1)
+    memory = torch.cat([embeddings.detach()[2:5], others])
+    memory_labels = torch.cat([labels[2:5], other_labels])
     assert_same_loss_and_gradient(
         embeddings,
         labels,
@@ -77,8 +79,8 @@ def test_memory_extends_the_lists_and_repeats_no_anchor(take_path, weighting, ma
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("weighting", ["ap", "ndcg", "none"])
-def test_only_the_given_triplets_count_with_weights_from_full_lists(take_path, weighting, path):
-    take_path(path)
+def test_only_the_given_triplets_count_with_weights_from_full_lists(use_path, weighting, path):
+    use_path(path)
     embeddings, labels = batch(8, 5)
     same = labels[:, None] == labels[None, :]
     triplets = [
@@ -115,7 +117,7 @@ def test_given_triplets_index_the_memory_and_take_weights_from_batch_and_memory(
     assert_close(ours, literal)
 
 
-def test_given_triplets_with_the_anchors_own_copy_are_left_out():
+def test_given_triplets_with_a_copy_of_the_anchor_are_skipped():
     embeddings, labels = batch(6, 5)
     memory, memory_labels = embeddings.detach()[:4], labels[:4]
     anchor, copy = torch.tensor([1]), torch.tensor([1])
@@ -127,11 +129,11 @@ def test_given_triplets_with_the_anchors_own_copy_are_left_out():
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("weighting", ["ap", "ndcg", "none"])
 @pytest.mark.parametrize("gamma", [1.0, 1.5, 2.0, 3.0, 4.0])
-def test_gradcheck_passes_for_batch_and_memory(take_path, gamma, weighting, path):
-    take_path(path)
+def test_gradcheck_passes_for_batch_and_memory(use_path, gamma, weighting, path):
+    use_path(path)
     embeddings, labels = batch(7, 4)
     memory, memory_labels = batch(5, 4, seed=1)
-    # Away from a bit's threshold and from the hinge's corner, where there is no derivative.
+    # Clear of bit thresholds and of the hinge's kink, where there is no derivative.
     loss = OrderAwareTripletLoss(margin=0.7, gamma=gamma, weighting=weighting, reduction="sum")
     torch.autograd.gradcheck(
         lambda e, m: loss(e, labels, ref_emb=m, ref_labels=memory_labels),
@@ -139,43 +141,43 @@ def test_gradcheck_passes_for_batch_and_memory(take_path, gamma, weighting, path
     )
 
 
-def test_compiled_and_plain_paths_agree_in_float32(take_path):
+def test_both_paths_agree_in_float32(use_path):
     embeddings, labels = batch(200, 32, classes=7, dtype=torch.float32)
     for weighting in ("ap", "ndcg", "none"):
         loss = OrderAwareTripletLoss(weighting=weighting, reduction="mean")
         results = []
         for path in PATHS:
-            take_path(path)
+            use_path(path)
             results.append(value_and_gradient(lambda e, loss=loss: loss(e, labels), embeddings))
         assert_close(*results, rtol=1e-4, atol=1e-6)
 
 
-def test_both_paths_break_equal_distances_alike(take_path):
-    """Tenths make many distances equal on paper and different in the last bit."""
+def test_both_paths_break_ties_alike(use_path):
+    """Tenths make many distances equal except for the last bit."""
     embeddings, labels = batch(150, 16, classes=6)
     embeddings = (embeddings.detach() * 10).round() / 10
     loss = OrderAwareTripletLoss(reduction="mean")
     results = []
     for path in PATHS:
-        take_path(path)
+        use_path(path)
         results.append(value_and_gradient(lambda e: loss(e, labels), embeddings))
     assert_close(*results, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("weighting", ["ap", "ndcg", "none"])
-def test_plain_path_gives_the_same_in_many_chunks(take_path, monkeypatch, weighting):
+def test_tensor_path_gives_the_same_in_many_chunks(use_path, monkeypatch, weighting):
     embeddings, labels = batch(9, 5)
     loss = OrderAwareTripletLoss(margin=1.0, weighting=weighting)
     whole = value_and_gradient(lambda e: loss(e, labels), embeddings)
-    take_path("plain")
+    use_path("tensors")
     for chunk in (1, 20, 200):
-        monkeypatch.setattr(swaps, "CHUNK", chunk)
+        monkeypatch.setattr(triplet_tensors, "CHUNK", chunk)
         assert_close(value_and_gradient(lambda e: loss(e, labels), embeddings), whole)
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_many_labels_in_common_do_not_overflow(take_path, path):
-    take_path(path)
+def test_many_labels_in_common_do_not_overflow(use_path, path):
+    use_path(path)
     labels = torch.ones(6, 1100, dtype=torch.int64)
     labels[3:, :550] = 0
     labels[5] = 0
@@ -186,7 +188,7 @@ def test_many_labels_in_common_do_not_overflow(take_path, path):
     assert gradient.isfinite().all()
 
 
-def test_a_copy_with_another_label_is_another_image():
+def test_a_copy_with_another_label_counts_as_another_image():
     embeddings, labels = batch(6, 5)
     memory, other = embeddings.detach()[:3], (labels[:3] + 1) % 3
     assert_same_loss_and_gradient(
@@ -210,13 +212,13 @@ def test_random_ties_keep_the_hamming_order():
     assert OrderAwareTripletLoss(ties="random", margin=9.0)(codes, labels, first) == by_index
 
 
-def test_autocast_does_not_reach_the_ranking():
+def test_autocast_does_not_affect_the_ranking():
     embeddings, labels = torch.rand(40, 1024, generator=torch.manual_seed(0)), torch.arange(40) % 4
     loss = OrderAwareTripletLoss(reduction="mean")
-    outside = value_and_gradient(lambda e: loss(e, labels), embeddings)
+    expected = value_and_gradient(lambda e: loss(e, labels), embeddings)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        within = value_and_gradient(lambda e: loss(e, labels), embeddings)
-    assert_close(within, outside)
+        autocasted = value_and_gradient(lambda e: loss(e, labels), embeddings)
+    assert_close(autocasted, expected)
 
 
 def test_a_memory_in_another_precision_is_converted():
@@ -227,27 +229,27 @@ def test_a_memory_in_another_precision_is_converted():
 
 
 @pytest.mark.parametrize("kind", [torch.int8, torch.uint8, torch.int32])
-def test_labels_may_be_integers_of_any_size(kind):
+def test_labels_may_be_of_any_integer_type(kind):
     embeddings, labels = batch(12, 6)
     loss = OrderAwareTripletLoss()
     assert loss(embeddings, labels.to(kind)) == loss(embeddings, labels)
 
 
 @pytest.mark.parametrize("kind", [torch.bool, torch.float32, torch.uint8])
-def test_tables_of_labels_may_be_of_any_type(kind):
+def test_label_tables_may_be_of_any_type(kind):
     embeddings, labels = batch(12, 6, many_labels=True)
     loss = OrderAwareTripletLoss(weighting="ndcg")
     assert loss(embeddings, labels.to(kind)) == loss(embeddings, labels)
 
 
-def test_strided_embeddings_are_read_right():
+def test_strided_embeddings_give_the_same_loss():
     embeddings, labels = batch(12, 8)
     strided = embeddings.detach().T.contiguous().T
     assert OrderAwareTripletLoss()(strided, labels) == OrderAwareTripletLoss()(embeddings, labels)
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
-def test_shuffling_the_batch_changes_nothing(reduction):
+def test_the_loss_does_not_depend_on_the_order_of_the_batch(reduction):
     embeddings, labels = batch(60, 8, classes=5)
     loss = OrderAwareTripletLoss(ties="distance", reduction=reduction)
     order = torch.randperm(60, generator=torch.Generator().manual_seed(0))
@@ -256,7 +258,7 @@ def test_shuffling_the_batch_changes_nothing(reduction):
     assert_close(shuffled, (value, gradient[order]), rtol=1e-12, atol=1e-12)
 
 
-def test_random_ties_follow_torchs_seed_and_differ_between_calls():
+def test_random_ties_depend_on_torchs_seed_and_differ_between_calls():
     embeddings, labels = batch(40, 4, classes=4)
     loss = OrderAwareTripletLoss(ties="random", reduction="sum")
     torch.manual_seed(0)
@@ -280,9 +282,9 @@ def test_random_ties_follow_torchs_seed_and_differ_between_calls():
     ids=["one class", "all different", "one image", "no image", "no labels at all"],
 )
 def test_a_batch_without_triplets_gives_zero_and_a_zero_gradient(
-    take_path, embeddings, labels, name, path
+    use_path, embeddings, labels, name, path
 ):
-    take_path(path)
+    use_path(path)
     value, gradient = value_and_gradient(lambda e: LOSSES[name]()(e, labels), embeddings)
     assert value == 0
     assert (gradient == 0).all()
@@ -290,8 +292,8 @@ def test_a_batch_without_triplets_gives_zero_and_a_zero_gradient(
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("weighting", ["ap", "ndcg", "none"])
-def test_identical_embeddings_give_a_finite_loss(take_path, weighting, path):
-    take_path(path)
+def test_identical_embeddings_give_a_finite_loss(use_path, weighting, path):
+    use_path(path)
     embeddings, labels = torch.full((6, 8), 0.3), torch.tensor([0, 0, 1, 1, 2, 2])
     loss = OrderAwareTripletLoss(margin=2.0, weighting=weighting, reduction="weight")
     value, gradient = value_and_gradient(lambda e: loss(e, labels), embeddings)
@@ -303,9 +305,11 @@ def test_weights_are_those_of_the_example_in_the_documentation():
     """Relevance by rank 0 1 0 1: swapping the first two takes AP from 0.5 to 0.75."""
     hamming = torch.tensor([[1, 2, 3, 4]], dtype=torch.int16)
     grades = torch.tensor([[0, 1, 0, 1]], dtype=torch.int16)
-    places = swaps.places_in_lists(hamming, grades, None, torch.float64)
+    ranked = triplet_tensors.rank_items(hamming, grades, None, torch.float64)
     anchor, second, first = torch.tensor(0), torch.tensor(1), torch.tensor(0)
-    weight = swaps.swap_weights(places.take(anchor, second), places.take(anchor, first), "ap")
+    weight = triplet_tensors.swap_weights(
+        ranked.take(anchor, second), ranked.take(anchor, first), "ap"
+    )
     assert_close(weight.item(), 0.25)
 
 
@@ -326,7 +330,7 @@ def test_margin_defaults_to_an_eighth_of_the_bits():
 
 
 @pytest.mark.parametrize(
-    ("embeddings", "labels", "says"),
+    ("embeddings", "labels", "message"),
     [
         (torch.rand(4, 8), torch.arange(3), "got 3 labels for 4 embeddings"),
         (torch.rand(4, 8), torch.rand(4), "must be integers"),
@@ -341,13 +345,13 @@ def test_margin_defaults_to_an_eighth_of_the_bits():
         (torch.tensor([[0.1, float("inf")], [0.2, 0.3]]), torch.arange(2), "from 0.1 to inf"),
     ],
 )
-def test_unusable_batches_are_refused_with_a_reason(embeddings, labels, says):
-    with pytest.raises(InputError, match=says):
+def test_invalid_batches_are_refused_with_the_reason(embeddings, labels, message):
+    with pytest.raises(InputError, match=message):
         OrderAwareTripletLoss()(embeddings, labels)
 
 
 @pytest.mark.parametrize(
-    ("memory", "memory_labels", "says"),
+    ("memory", "memory_labels", "message"),
     [
         (torch.rand(3, 8), None, "needs both ref_emb and ref_labels; got only ref_emb"),
         (None, torch.arange(3), "got only ref_labels"),
@@ -357,15 +361,15 @@ def test_unusable_batches_are_refused_with_a_reason(embeddings, labels, says):
         (torch.rand(3, 8) - 1, torch.arange(3), "ref_emb must lie in"),
     ],
 )
-def test_an_unusable_memory_is_refused_with_a_reason(memory, memory_labels, says):
-    with pytest.raises(InputError, match=says):
+def test_an_invalid_memory_is_refused_with_the_reason(memory, memory_labels, message):
+    with pytest.raises(InputError, match=message):
         OrderAwareTripletLoss()(
             torch.rand(4, 8), torch.arange(4), ref_emb=memory, ref_labels=memory_labels
         )
 
 
 @pytest.mark.parametrize(
-    ("triplets", "says"),
+    ("triplets", "message"),
     [
         ((torch.tensor([0]), torch.tensor([1])), "use a miner of triplets"),
         ((torch.tensor([0]), torch.tensor([1, 2]), torch.tensor([3])), "same length"),
@@ -375,42 +379,42 @@ def test_an_unusable_memory_is_refused_with_a_reason(memory, memory_labels, says
         ((torch.tensor([0]), torch.tensor([1.0]), torch.tensor([2])), "row numbers; got torch.f"),
     ],
 )
-def test_what_are_no_triplets_is_refused_with_a_reason(triplets, says):
-    with pytest.raises(InputError, match=says):
+def test_invalid_triplets_are_refused_with_the_reason(triplets, message):
+    with pytest.raises(InputError, match=message):
         OrderAwareTripletLoss()(torch.rand(4, 8), torch.tensor([0, 0, 1, 1]), triplets)
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         ({"ties": "stable"}, "ties must be one of distance, index, random; got 'stable'"),
         ({"weighting": "map"}, "weighting must be one of ap, ndcg, none"),
         ({"reduction": "average"}, "reduction must be one of sum, mean"),
-        ({"gamma": 0.5}, "gamma must be a number from 1 on"),
-        ({"gamma": float("nan")}, "gamma must be a number from 1 on"),
+        ({"gamma": 0.5}, "gamma must be finite and at least 1"),
+        ({"gamma": float("nan")}, "gamma must be finite and at least 1"),
         ({"margin": -1.0}, "margin must be a number of bits"),
     ],
 )
-def test_unknown_options_are_refused_with_the_known_ones(options, says):
-    with pytest.raises(InputError, match=says):
+def test_invalid_options_are_refused_with_the_valid_ones(options, message):
+    with pytest.raises(InputError, match=message):
         OrderAwareTripletLoss(**options)
 
 
 @pytest.fixture
-def take_path(monkeypatch):
-    """Send the loss through the compiled kernels or through plain tensor operations."""
+def use_path(monkeypatch):
+    """Compute the loss with the compiled kernels, or with tensor operations."""
 
-    def take(path):
+    def use(path):
         monkeypatch.undo()
-        if path == "plain":
-            for module in (triplet_sums, loss_distances):
-                monkeypatch.setattr(module, "compiled_for", lambda device: False)
+        if path == "tensors":
+            for module in (order_aware, loss_distances):
+                monkeypatch.setattr(module, "uses_kernels", lambda device: False)
 
-    return take
+    return use
 
 
 def batch(n, bits, *, classes=3, many_labels=False, seed=0, dtype=torch.float64):
-    """Random embeddings; the first image has no positive, the last no negative if it can be."""
+    """Random embeddings; the first image has no positive; of many labels, the last has all."""
     generator = torch.Generator().manual_seed(seed)
     embeddings = torch.rand(n, bits, generator=generator, dtype=torch.float64).to(dtype)
     if many_labels:

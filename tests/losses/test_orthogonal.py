@@ -39,7 +39,7 @@ def test_gradcheck_passes():
     torch.autograd.gradcheck(lambda e: loss(e, labels), embeddings)
 
 
-@pytest.mark.parametrize("wrong", [{"margin": 1.0}, {"scale": 0.0}])
-def test_options_that_mean_nothing_are_refused(wrong):
+@pytest.mark.parametrize("options", [{"margin": 1.0}, {"scale": 0.0}])
+def test_invalid_options_are_refused(options):
     with pytest.raises(InputError):
-        LOSSES["orthohash"](n_classes=3, n_bits=8, **wrong)
+        LOSSES["orthohash"](n_classes=3, n_bits=8, **options)

@@ -11,7 +11,7 @@ from orbithash.metrics.average_precision import (
     pessimistic_average_precision,
 )
 
-# Items and relevant items by distance, few enough to go through every order of the ties.
+# Items and relevant items by distance, few enough to enumerate all orders of the ties.
 LISTS = [
     ([1, 2, 3], [1, 0, 2]),
     ([0, 6, 0], [0, 3, 0]),
@@ -26,7 +26,7 @@ CUTOFFS = [None, 1, 2, 3, 4, 5, 100]
 
 @pytest.mark.parametrize("cutoff", CUTOFFS)
 @pytest.mark.parametrize(("items", "relevant"), LISTS)
-def test_expected_is_the_mean_over_all_orders_of_the_ties_and_the_bounds_are_its_extremes(
+def test_expected_ap_is_the_mean_over_all_orders_of_the_ties_and_the_bounds_are_the_extremes(
     items, relevant, cutoff
 ):
     every = [average_precision(order, cutoff) for order in orders(items, relevant)]
@@ -41,7 +41,7 @@ def test_bounds_enclose_the_expected(cutoff):
     rng = np.random.default_rng(0)
     items = rng.integers(0, 50, (200, 17)) + 1
     relevant = rng.binomial(items, 0.1)
-    relevant[:, 3] += relevant.sum(axis=1) == 0  # each query is answered
+    relevant[:, 3] += relevant.sum(axis=1) == 0  # each query has a relevant item
     lowest = pessimistic_average_precision(items, relevant, cutoff)
     expected = expected_average_precision(items, relevant, cutoff)
     highest = optimistic_average_precision(items, relevant, cutoff)
@@ -54,7 +54,7 @@ def test_bounds_enclose_the_expected(cutoff):
     "score",
     [expected_average_precision, optimistic_average_precision, pessimistic_average_precision],
 )
-def test_a_query_that_nothing_answers_has_no_score(score):
+def test_a_query_without_relevant_items_has_no_score(score):
     items, relevant = np.array([[2, 3], [2, 3]]), np.array([[0, 0], [0, 3]])
     np.testing.assert_array_equal(np.isnan(score(items, relevant)), [True, False])
 
@@ -68,7 +68,7 @@ def test_harmonic_differences_are_exact_far_down_the_list(start, count):
 
 
 def orders(items, relevant):
-    """Relevance by rank, for every order of the ties, each as often as it occurs."""
+    """Yield the relevance by rank for every order of the ties, each as often as it occurs."""
     ties = [
         list(itertools.permutations([1] * m + [0] * (n - m)))
         for n, m in zip(items, relevant, strict=True)

@@ -28,7 +28,7 @@ def test_the_best_order_scores_one():
     assert expected_ndcg(*histograms([[3], [2, 2], [1], [0, 0]])) == pytest.approx(1)
 
 
-def test_a_query_that_nothing_answers_has_no_score():
+def test_a_query_without_relevant_items_has_no_score():
     assert np.isnan(expected_ndcg(*histograms([[0, 0], [0]])))
 
 

@@ -8,7 +8,7 @@ from orbithash.metrics.precision_recall import precision_of_first, precision_wit
 ITEMS, RELEVANT = [0, 2, 0, 3, 1], [0, 1, 0, 2, 0]
 
 
-def test_curves_count_what_the_ball_of_each_radius_holds():
+def test_curves_count_the_items_in_the_ball_of_each_radius():
     distances = np.repeat(np.arange(5), ITEMS)
     answers = np.array([1, 0, 1, 1, 0, 0])
     precision = precision_within(np.array([ITEMS]), np.array([RELEVANT]))[0]
@@ -31,5 +31,5 @@ def test_precision_at_is_the_mean_over_all_orders_of_the_ties(cutoff):
     assert computed == pytest.approx(np.mean(every))
 
 
-def test_recall_of_a_query_that_nothing_answers_is_left_out():
+def test_recall_without_relevant_items_is_nan():
     assert np.isnan(recall_within(np.zeros((1, 3), dtype=int))).all()

@@ -42,6 +42,6 @@ def test_scores_with_another_curve_are_not_equal():
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "3", '{"map": 1}'])
-def test_text_that_holds_no_scores_is_refused(text):
+def test_text_without_scores_is_refused(text):
     with pytest.raises(InputError, match=r"Scores\.to_json"):
         Scores.from_json(text)

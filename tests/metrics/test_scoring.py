@@ -7,7 +7,7 @@ from orbithash.codes import pack
 from orbithash.errors import CodeLengthError, InputError
 from orbithash.evaluation import Scores, evaluate_codes
 from orbithash.kernels.hamming import hamming_distances_reference
-from orbithash.metrics import scoring as evaluate
+from orbithash.metrics import scoring
 from orbithash.relevance import labels_in_common
 
 TIES = ["expected", "stable", "optimistic", "pessimistic"]
@@ -15,15 +15,15 @@ TIES = ["expected", "stable", "optimistic", "pessimistic"]
 
 @pytest.mark.parametrize("several", [False, True])
 @pytest.mark.parametrize("n_bits", [4, 20, 130])
-def test_stable_map_is_that_of_a_stable_argsort(n_bits, several):
+def test_stable_map_equals_that_of_a_stable_argsort(n_bits, several):
     split = random_split(n_bits, several)
     scores = evaluate_codes(*split, n_bits=n_bits, ties="stable", map_at=(1, 10, 500))
     lists = [relevance for relevance in sorted_relevance(*split) if relevance.any()]
     assert scores.map == pytest.approx(np.mean([average_precision(r) for r in lists]))
     for n in (1, 10, 500):
-        by_most = [average_precision(r[:n], most=min(n, r.sum())) for r in lists]
+        by_min = [average_precision(r[:n], divisor=min(n, r.sum())) for r in lists]
         by_found = [average_precision(r[:n]) if r[:n].any() else 0.0 for r in lists]
-        assert scores.map_at[n] == pytest.approx(np.mean(by_most))
+        assert scores.map_at[n] == pytest.approx(np.mean(by_min))
         assert scores.map_at_found[n] == pytest.approx(np.mean(by_found))
 
 
@@ -53,7 +53,7 @@ def test_expected_map_is_the_mean_over_all_orders_of_the_database(several):
 
 
 def test_scores_of_a_list_checked_by_hand():
-    # Distances 0, 1, 1, 2 with the first and the last relevant, then one of the tied.
+    # Distances 0, 1, 1, 2; the first, the last and one of the tied items are relevant.
     query = np.zeros((1, 8), dtype=bool)
     database = np.zeros((4, 8), dtype=bool)
     database[[1, 2, 3, 3], [0, 1, 0, 1]] = True
@@ -67,7 +67,7 @@ def test_scores_of_a_list_checked_by_hand():
     assert scores.precision_at == {1: 1.0, 10: 0.75, 100: 0.75, 1000: 0.75}
 
 
-def test_modes_differ_in_map_and_agree_in_all_else():
+def test_modes_differ_only_in_map():
     split = random_split(8, several=True)
     by_mode = {ties: evaluate_codes(*split, n_bits=8, ties=ties, map_at=(5,)) for ties in TIES}
     lowest, highest = by_mode["expected"].map_bounds
@@ -88,7 +88,7 @@ def test_ndcg_counts_the_labels_in_common():
     assert scores.ndcg == pytest.approx((1 + 3 / np.log2(3)) / (3 + 1 / np.log2(3)))
 
 
-def test_a_class_as_one_of_several_labels_scores_as_the_class_alone():
+def test_one_hot_labels_score_like_class_numbers():
     queries, database, query_labels, database_labels = random_split(24, several=False)
     marks = np.eye(query_labels.max() + 1, dtype=bool)
     single = evaluate_codes(
@@ -100,16 +100,16 @@ def test_a_class_as_one_of_several_labels_scores_as_the_class_alone():
     assert several == single
 
 
-def test_queries_without_an_answer_are_counted_and_change_no_mean():
+def test_queries_without_relevant_items_are_counted_and_change_no_mean():
     queries, database, query_labels, database_labels = random_split(16, several=False)
-    answered = query_labels < 3
-    query_labels[~answered] = 99
+    has_relevant = query_labels < 3
+    query_labels[~has_relevant] = 99
     scores = evaluate_codes(queries, database, query_labels, database_labels, n_bits=16)
     without = evaluate_codes(
-        queries[answered], database, query_labels[answered], database_labels, n_bits=16
+        queries[has_relevant], database, query_labels[has_relevant], database_labels, n_bits=16
     )
     assert scores.queries == len(queries)
-    assert scores.queries_without_relevant == (~answered).sum() > 0
+    assert scores.queries_without_relevant == (~has_relevant).sum() > 0
     assert scores.map == pytest.approx(without.map)
     assert scores.precision_at == pytest.approx(without.precision_at)
 
@@ -118,7 +118,7 @@ def test_queries_without_an_answer_are_counted_and_change_no_mean():
 def test_scoring_in_chunks_changes_nothing(monkeypatch, ties):
     split = random_split(16, several=True)
     whole = evaluate_codes(*split, n_bits=16, ties=ties, map_at=(5,))
-    monkeypatch.setattr(evaluate, "CHUNK", 1000)
+    monkeypatch.setattr(scoring, "CHUNK_NUMBERS", 1000)
     chunked = evaluate_codes(*split, n_bits=16, ties=ties, map_at=(5,))
     assert chunked.map == pytest.approx(whole.map)
     assert chunked.map_at == pytest.approx(whole.map_at)
@@ -136,7 +136,7 @@ def test_scores_of_empty_balls_survive_json():
     assert Scores.from_json(scores.to_json()) == scores
 
 
-def test_a_random_code_is_worth_the_share_of_relevant_items():
+def test_map_of_random_codes_is_the_fraction_of_relevant_items():
     rng = np.random.default_rng(0)
     queries, database = (np.packbits(rng.random((n, 32)) < 0.5, axis=1) for n in (200, 20_000))
     labels = rng.integers(0, 4, 200), rng.integers(0, 4, 20_000)
@@ -166,7 +166,7 @@ CODES, LABELS = np.zeros((3, 2), dtype=np.uint8), np.array([0, 1, 2])
         ({"database_codes": CODES + 1, "n_bits": 12}, "last 4 bits are not 0"),
     ],
 )
-def test_unusable_input_is_refused_with_one_clear_error(changed, message):
+def test_invalid_input_is_refused_with_one_clear_error(changed, message):
     arguments = {
         "query_codes": CODES,
         "database_codes": CODES,
@@ -185,7 +185,7 @@ def test_codes_of_different_lengths_are_refused(n_bits):
 
 
 def random_split(n_bits, several, n=300):
-    """Codes and labels of 50 queries and n database items, codes nearer where labels are shared."""
+    """Codes and labels of 50 queries and n database items; shared labels make codes nearer."""
     rng = np.random.default_rng(n_bits)
     marks = rng.random((50 + n, 5)) < 0.3 if several else np.eye(5)[rng.integers(0, 5, 50 + n)]
     bits = marks @ rng.standard_normal((5, n_bits)) + rng.standard_normal((50 + n, n_bits)) > 0
@@ -195,13 +195,13 @@ def random_split(n_bits, several, n=300):
 
 
 def sorted_relevance(queries, database, query_labels, database_labels):
-    """Per query, whether each database item answers it, in the order of a stable argsort."""
+    """Yield each query's relevance of the database items, in the order of a stable argsort."""
     distances = hamming_distances_reference(queries, database)
     relevant = labels_in_common(query_labels, database_labels) > 0
-    for row, answers in zip(distances, relevant, strict=True):
-        yield answers[np.argsort(row, kind="stable")]
+    for row, is_relevant in zip(distances, relevant, strict=True):
+        yield is_relevant[np.argsort(row, kind="stable")]
 
 
-def average_precision(relevance, most=None):
+def average_precision(relevance, divisor=None):
     ranks = np.flatnonzero(relevance) + 1
-    return (np.arange(1, len(ranks) + 1) / ranks).sum() / (most or len(ranks))
+    return (np.arange(1, len(ranks) + 1) / ranks).sum() / (divisor or len(ranks))

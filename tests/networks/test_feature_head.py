@@ -3,11 +3,11 @@ import torch
 
 from orbithash.errors import InputError
 from orbithash.networks import FeatureHead, embed
-from orbithash.networks.feature_head import SPREAD
+from orbithash.networks.feature_head import LOGIT_STD
 
 
 @pytest.mark.parametrize("hidden", [0, 8])
-def test_embeddings_lie_in_0_to_1(hidden):
+def test_embeddings_are_in_0_to_1(hidden):
     head = FeatureHead(6, 4, hidden=hidden)
     embeddings = embed(head, 100 * torch.randn(30, 6))
     assert embeddings.shape == (30, 4)
@@ -24,30 +24,30 @@ def test_standardised_features_have_mean_0_and_deviation_1():
     assert (scaled.std() - 1).abs() < 0.01
 
 
-def test_features_that_are_all_the_same_give_no_nan():
+def test_identical_features_give_no_nan():
     head = FeatureHead(6, 4)
     head.fit_start(torch.ones(5, 6))
     assert embed(head, torch.ones(5, 6)).isfinite().all()
 
 
-@pytest.mark.parametrize("wrong", [{"hidden": -1}, {"dropout": 1.0}])
-def test_heads_that_cannot_be_are_refused(wrong):
+@pytest.mark.parametrize("options", [{"hidden": -1}, {"dropout": 1.0}])
+def test_invalid_options_are_refused(options):
     with pytest.raises(InputError):
-        FeatureHead(6, 4, **wrong)
+        FeatureHead(6, 4, **options)
 
 
 @pytest.mark.parametrize("hidden", [0, 32])
-def test_every_bit_starts_as_half_of_the_images_with_the_same_spread(hidden):
+def test_initial_logits_of_every_bit_are_centred_with_equal_deviation(hidden):
     features = torch.randn(500, 6) * 40 + 7
     head = FeatureHead(6, 16, hidden=hidden)
     head.fit_start(features)
-    sums = head.eval().sums(features)
-    torch.testing.assert_close(sums.mean(dim=0), torch.zeros(16), atol=1e-4, rtol=0)
-    torch.testing.assert_close(sums.std(dim=0, correction=0), torch.full((16,), SPREAD))
+    logits = head.eval().logits(features)
+    torch.testing.assert_close(logits.mean(dim=0), torch.zeros(16), atol=1e-4, rtol=0)
+    torch.testing.assert_close(logits.std(dim=0, correction=0), torch.full((16,), LOGIT_STD))
     assert head.training is False
 
 
-def test_a_head_may_start_as_torch_draws_it():
+def test_without_spread_the_initial_weights_are_torchs():
     torch.manual_seed(0)
     head = FeatureHead(6, 4, hidden=0)
     weights = head.hash_layer.weight.clone()
@@ -55,12 +55,12 @@ def test_a_head_may_start_as_torch_draws_it():
     assert torch.equal(head.hash_layer.weight, weights)
 
 
-def test_of_very_many_features_some_decide_the_start(monkeypatch):
+def test_large_inputs_are_subsampled_for_the_start(monkeypatch):
     features = torch.randn(100, 6)
-    few, all_of_them = (start_of(rows) for rows in (features[::4], features))
-    monkeypatch.setattr("orbithash.networks.feature_head.ROWS_TO_FIT", 30)
-    assert torch.equal(start_of(features), few)
-    assert not torch.equal(start_of(features), all_of_them)
+    subsampled, complete = (start_of(rows) for rows in (features[::4], features))
+    monkeypatch.setattr("orbithash.networks.feature_head.MAX_ROWS_TO_FIT", 30)
+    assert torch.equal(start_of(features), subsampled)
+    assert not torch.equal(start_of(features), complete)
 
 
 def start_of(features):

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from orbithash.networks.googlenet import GoogLeNet, halve, normalise_across_channels
+from orbithash.networks.googlenet import GoogLeNet, max_pool, normalise_across_channels
 
 BLOCKS = ["3a", "3b", "4a", "4b", "4c", "4d", "4e", "5a", "5b"]
 
@@ -14,7 +14,7 @@ def network() -> GoogLeNet:
     torch.manual_seed(0)
     network = GoogLeNet().eval()
     for parameter in network.parameters():
-        # Large enough that activations neither vanish nor leave the normalisation idle.
+        # Large enough that activations do not vanish and the normalisation has an effect.
         if parameter.ndim == 4:
             nn.init.kaiming_normal_(parameter, nonlinearity="relu")
         else:
@@ -33,24 +33,24 @@ def test_weights_have_the_names_of_bvlcs_layers(network):
     }
 
 
-def test_there_are_as_many_parameters_as_in_the_paper(network):
+def test_the_number_of_parameters_is_bvlcs_without_the_classifier(network):
     # 6,998,552 in BVLC's network, of which the classifier has 1000 × 1025.
     assert sum(weight.numel() for weight in network.parameters()) == 6_998_552 - 1_025_000
     assert network.inception3a.branch3[1].conv.kernel_size == (5, 5)
 
 
-def test_an_image_of_224_pixels_gives_7_by_7_places_and_1024_features(network):
+def test_an_image_of_224_pixels_gives_a_7_by_7_map_of_1024_features(network):
     images = torch.rand(1, 3, 224, 224) * 255
     with torch.inference_mode():
         assert network.feature_map(images).shape == (1, 1024, 7, 7)
         assert network(images).shape == (1, GoogLeNet.n_features)
 
 
-def test_features_equal_a_forward_pass_written_out_from_the_weights(network):
+def test_features_equal_a_functional_forward_pass(network):
     images = torch.rand(1, 3, 75, 75) * 255
     with torch.inference_mode():
         torch.testing.assert_close(
-            network(images), written_out(network.state_dict(), images), rtol=1e-3, atol=1e-3
+            network(images), functional_forward(network.state_dict(), images), rtol=1e-3, atol=1e-3
         )
 
 
@@ -58,14 +58,14 @@ def test_channels_last_gives_the_same_features(network):
     images = torch.rand(2, 3, 64, 64) * 255
     with torch.inference_mode():
         expected = network(images)
-        last = network(images.to(memory_format=torch.channels_last))
-    torch.testing.assert_close(last, expected, rtol=1e-3, atol=1e-3)
+        channels_last = network(images.to(memory_format=torch.channels_last))
+    torch.testing.assert_close(channels_last, expected, rtol=1e-3, atol=1e-3)
 
 
-def test_pools_round_their_size_up():
+def test_pooling_rounds_the_output_size_up():
     x = torch.arange(16.0).reshape(1, 1, 4, 4)
-    # Places 0-2 and 2-3: the second window is cut off by the border.
-    assert halve(x).tolist() == [[[[10.0, 11.0], [14.0, 15.0]]]]
+    # Windows 0-2 and 2-3: the border cuts off the second one.
+    assert max_pool(x).tolist() == [[[[10.0, 11.0], [14.0, 15.0]]]]
 
 
 def test_normalisation_divides_by_the_mean_square_of_five_channels():
@@ -77,13 +77,13 @@ def test_normalisation_divides_by_the_mean_square_of_five_channels():
     np.testing.assert_allclose(normalise_across_channels(torch.from_numpy(x)), expected)
 
 
-def test_normalisation_has_the_right_gradient():
+def test_gradcheck_passes_for_the_normalisation():
     x = torch.randn(1, 6, 2, 2, dtype=torch.float64) * 100
     assert torch.autograd.gradcheck(normalise_across_channels, x.requires_grad_())
 
 
-def written_out(weights: dict[str, torch.Tensor], rgb: torch.Tensor) -> torch.Tensor:
-    """BVLC's network once more, with torch's own normalisation and no modules."""
+def functional_forward(weights: dict[str, torch.Tensor], rgb: torch.Tensor) -> torch.Tensor:
+    """Reimplement BVLC's network with torch's normalisation and without modules."""
 
     def conv(x, name, **options):
         weight, bias = weights[f"{name}.conv.weight"], weights[f"{name}.conv.bias"]

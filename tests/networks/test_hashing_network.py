@@ -5,13 +5,13 @@ from torch import nn
 from orbithash.errors import InputError
 from orbithash.networks import BACKBONES, HashingNetwork, embed
 
-# Channels and pixels of the smallest images that each backbone takes.
+# (channels, height, width) of the smallest images that each backbone accepts.
 SMALLEST = {"small-cnn": (1, 8, 8), "googlenet": (3, 32, 32), "efficientnet-lite0": (3, 32, 32)}
 
 
 @pytest.mark.parametrize("backbone", SMALLEST)
 @pytest.mark.parametrize("n_bits", [4, 13, 64])
-def test_embeddings_lie_between_0_and_1_and_have_as_many_columns_as_bits(backbone, n_bits):
+def test_embeddings_are_in_0_to_1_with_one_column_per_bit(backbone, n_bits):
     images = torch.randn(5, *SMALLEST[backbone]) * 100
     embeddings = HashingNetwork(BACKBONES[backbone](), n_bits)(images)
     assert embeddings.shape == (5, n_bits)
@@ -26,7 +26,7 @@ def test_gradients_reach_the_first_layer():
     assert first.grad.abs().sum() > 0
 
 
-def test_embedding_an_image_does_not_depend_on_its_neighbours_in_the_batch():
+def test_the_embedding_of_an_image_does_not_depend_on_the_batch():
     network = HashingNetwork(BACKBONES["small-cnn"](), 8)
     images = torch.rand(7, 1, 8, 8)
     one_by_one = embed(network, images, batch_size=1)
@@ -39,8 +39,8 @@ def test_embedding_leaves_the_network_in_training_mode():
     assert network.training
 
 
-def test_a_backbone_that_hides_its_number_of_features_is_refused():
-    with pytest.raises(InputError, match="give it an attribute n_features"):
+def test_a_backbone_without_n_features_is_refused():
+    with pytest.raises(InputError, match="Flatten has no attribute n_features"):
         HashingNetwork(nn.Flatten(), 8)
 
 

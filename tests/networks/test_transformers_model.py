@@ -9,7 +9,7 @@ from PIL import Image
 
 from image_files import noise, save
 from orbithash.data.transforms import read_view
-from orbithash.encoders.runs.fingerprints import digest_of_weights
+from orbithash.encoders.runs.fingerprints import weights_digest
 from orbithash.errors import InputError, MissingExtraError
 from orbithash.networks import BACKBONES, HashingNetwork, View, load_photo_backbone
 from orbithash.networks.transformers_model import normalisation, view_of_processor
@@ -19,7 +19,7 @@ transformers = pytest.importorskip("transformers")
 
 @pytest.fixture(scope="module")
 def vit(tmp_path_factory):
-    """A tiny vision transformer with random weights, saved as its library saves models."""
+    """A tiny vision transformer with random weights, saved by the library."""
     folder = tmp_path_factory.mktemp("vit")
     vit_model().save_pretrained(folder)
     size = {"height": 32, "width": 32}
@@ -41,7 +41,7 @@ def vit_model(**options):
     return transformers.ViTModel(config, **options).eval()
 
 
-def test_features_are_those_of_the_library_and_its_own_image_processor(vit, tmp_path):
+def test_features_equal_those_of_the_library_with_its_image_processor(vit, tmp_path):
     backbone = load_photo_backbone(f"transformers:{vit}")
     path = save(noise((60, 40)), tmp_path / "a.png")
     pixels = torch.from_numpy(read_view(path, **asdict(backbone.view)).copy())
@@ -52,11 +52,11 @@ def test_features_are_those_of_the_library_and_its_own_image_processor(vit, tmp_
         features = backbone(pixels.permute(2, 0, 1)[None].float())
         expected = transformers.AutoModel.from_pretrained(vit)(**processed).pooler_output
     assert backbone.n_features == 16
-    # The same pixels, but for one in 255 where rounding differs.
+    # Pixels may differ by 1 in 255 through rounding.
     torch.testing.assert_close(features, expected, rtol=1e-2, atol=1e-3)
 
 
-def test_the_model_can_be_made_again_from_its_arguments_and_weights(vit):
+def test_the_model_can_be_rebuilt_from_its_arguments_and_weights(vit):
     backbone = load_photo_backbone(f"transformers:{vit}")
     again = BACKBONES["transformers"](**json.loads(json.dumps(backbone.arguments)))
     again.load_state_dict(backbone.state_dict())
@@ -65,14 +65,14 @@ def test_the_model_can_be_made_again_from_its_arguments_and_weights(vit):
         torch.testing.assert_close(again.eval()(images), backbone(images), rtol=0, atol=0)
 
 
-def test_it_trains_under_a_hash_layer(vit):
+def test_gradients_reach_the_model_through_a_hash_head(vit):
     network = HashingNetwork(load_photo_backbone(f"transformers:{vit}"), 8)
     network(torch.rand(3, 3, 32, 32) * 255).sum().backward()
     gradients = [weight.grad for weight in network.backbone.parameters()]
     assert sum(gradient is not None and gradient.abs().sum() > 0 for gradient in gradients) > 10
 
 
-def test_a_pooler_that_was_never_trained_is_not_used(vit, tmp_path):
+def test_an_untrained_pooler_is_not_used(vit, tmp_path):
     # Classifiers are published without it.
     model = vit_model(add_pooling_layer=False)
     model.save_pretrained(tmp_path)
@@ -84,9 +84,9 @@ def test_a_pooler_that_was_never_trained_is_not_used(vit, tmp_path):
     with torch.inference_mode():
         first = model(pixel_values=(images - backbone.mean) / backbone.std).last_hidden_state[:, 0]
         torch.testing.assert_close(backbone(images), first)
-    # Nor may it tell two loadings of one model apart.
+    # Two loadings of one model have equal weights.
     again = load_photo_backbone(f"transformers:{tmp_path}")
-    assert digest_of_weights(again) == digest_of_weights(backbone)
+    assert weights_digest(again) == weights_digest(backbone)
 
 
 def test_convolutional_models_give_their_pooled_channels(tmp_path):
@@ -101,7 +101,7 @@ def test_convolutional_models_give_their_pooled_channels(tmp_path):
     assert backbone(torch.rand(2, 3, 64, 64) * 255).shape == (2, 16)
 
 
-def test_of_a_model_for_images_and_text_the_half_that_sees_is_used(tmp_path):
+def test_only_the_vision_part_of_models_for_images_and_text_is_used(tmp_path):
     small = {
         "hidden_size": 16,
         "num_hidden_layers": 1,
@@ -132,18 +132,18 @@ def test_of_a_model_for_images_and_text_the_half_that_sees_is_used(tmp_path):
         ("EfficientNetImageProcessorPil", View(346, 346, interpolation="bicubic")),
     ],
 )
-def test_views_follow_the_image_processors_of_the_library(processor, view):
+def test_views_equal_the_librarys_image_processors(processor, view):
     assert view_of_processor(getattr(transformers, processor)().to_dict()) == view
 
 
-def test_a_crop_out_of_a_larger_image_is_kept():
+def test_the_centre_crop_of_a_processor_is_kept():
     settings = {"size": {"shortest_edge": 256}, "crop_size": {"height": 224, "width": 224}}
     processor = {"do_resize": True, "do_center_crop": True, "resample": 3, **settings}
     view = view_of_processor(processor)
     assert view == View(256, 224, keep_shape=True, interpolation="bicubic")
 
 
-def test_normalisation_is_for_values_up_to_255():
+def test_normalisation_applies_to_values_up_to_255():
     processor = {"do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True}
     mean, std = normalisation(processor | {"image_mean": [0.5] * 3, "image_std": [0.25] * 3})
     np.testing.assert_allclose((mean, std), ([127.5] * 3, [63.75] * 3))
@@ -151,13 +151,13 @@ def test_normalisation_is_for_values_up_to_255():
     np.testing.assert_allclose((mean, std), ([0] * 3, [255] * 3))
 
 
-def test_a_processor_that_makes_no_squares_is_refused():
+def test_a_processor_without_square_output_is_refused():
     processor = {"do_resize": True, "size": {"height": 200, "width": 100}, "resample": 2}
     with pytest.raises(InputError, match="does not make squares"):
         view_of_processor(processor)
 
 
-def test_what_cannot_be_loaded_is_said_in_one_line(vit, tmp_path):
+def test_loading_errors_have_one_line(vit, tmp_path):
     with pytest.raises(InputError, match=r"cannot load .* with transformers") as caught:
         load_photo_backbone(f"transformers:{tmp_path}")
     assert "\n" not in str(caught.value)
@@ -167,7 +167,7 @@ def test_what_cannot_be_loaded_is_said_in_one_line(vit, tmp_path):
         load_photo_backbone(f"transformers:{vit}", tmp_path)
 
 
-def test_weights_that_are_not_whole_are_refused(vit, tmp_path):
+def test_incomplete_weights_are_refused(vit, tmp_path):
     model = vit_model()
     weights = {name: w for name, w in model.state_dict().items() if "layernorm_after" not in name}
     model.save_pretrained(tmp_path, state_dict=weights)
@@ -178,7 +178,7 @@ def test_weights_that_are_not_whole_are_refused(vit, tmp_path):
         load_photo_backbone(f"transformers:{tmp_path}")
 
 
-def test_without_the_library_the_extra_is_named(monkeypatch):
+def test_without_the_library_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'orbithash\[transformers\]'"):
         load_photo_backbone("transformers:google/vit-base-patch16-224")

@@ -1,7 +1,7 @@
 """The `orbithash` command: one file per verb, each a thin call into the library.
 
-Exit codes: 0 done, 2 wrong usage or input (one line on stderr), 1 anything else, as a full disk or
-a server that is away.
+Exit codes: 0 done, 2 wrong usage or input (one line on stderr), 1 anything else, such as a full
+disk or an unavailable server.
 """
 
 import sys
@@ -11,42 +11,40 @@ import typer
 
 import orbithash.kernels  # noqa: F401 — sets how threads wait, before torch is loaded
 from orbithash import __version__
-from orbithash.cli.demo import demo
-from orbithash.cli.encode import encode
-from orbithash.cli.evaluate import evaluate
-from orbithash.cli.explain import explain
-from orbithash.cli.export import export
-from orbithash.cli.features import features
-from orbithash.cli.index import index
-from orbithash.cli.listing import list_registries
-from orbithash.cli.reproduce import reproduce
-from orbithash.cli.search import search
-from orbithash.cli.serve import serve
-from orbithash.cli.train import train
-from orbithash.cli.tune import tune
+from orbithash.cli.demo import demo_command
+from orbithash.cli.encode import encode_command
+from orbithash.cli.evaluate import evaluate_command
+from orbithash.cli.explain import explain_command
+from orbithash.cli.export import export_command
+from orbithash.cli.features import features_command
+from orbithash.cli.index import index_command
+from orbithash.cli.listing import list_command
+from orbithash.cli.reproduce import reproduce_command
+from orbithash.cli.search import search_command
+from orbithash.cli.serve import serve_command
+from orbithash.cli.train import train_command
+from orbithash.cli.tune import tune_command
 from orbithash.errors import HashingError, ServerError, StorageError
 
-# Typer brings its own copy of click from some version on; this finds the class in either.
+# Newer versions of typer bring their own click; this finds the class in either.
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
-INTERRUPTED = 130  # the code that typer gives for Ctrl-C
+INTERRUPTED = 130  # typer's exit code for Ctrl-C
 
-app = typer.Typer(
-    name="orbithash", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
-)
-app.command("demo")(demo)
-app.command("features")(features)
-app.command("train")(train)
-app.command("evaluate")(evaluate)
-app.command("encode")(encode)
-app.command("index")(index)
-app.command("search")(search)
-app.command("serve")(serve)
-app.command("export")(export)
-app.command("reproduce")(reproduce)
-app.command("tune")(tune)
-app.command("explain")(explain)
-app.command("list")(list_registries)
+app = typer.Typer(name="orbithash", no_args_is_help=True, pretty_exceptions_enable=False)
+app.command("demo")(demo_command)
+app.command("features")(features_command)
+app.command("train")(train_command)
+app.command("evaluate")(evaluate_command)
+app.command("encode")(encode_command)
+app.command("index")(index_command)
+app.command("search")(search_command)
+app.command("serve")(serve_command)
+app.command("export")(export_command)
+app.command("reproduce")(reproduce_command)
+app.command("tune")(tune_command)
+app.command("explain")(explain_command)
+app.command("list")(list_command)
 
 
 def print_version(wanted: bool) -> bool:
@@ -69,33 +67,47 @@ def commands(
     """
 
 
-def main() -> None:
-    sys.exit(run(sys.argv[1:]))
+def main(arguments: list[str] | None = None) -> None:
+    """Run one command and exit with its code."""
+    try:
+        # A command returns nothing; an early exit, such as after --version or Ctrl-C, has a code.
+        code = app(arguments, prog_name="orbithash", standalone_mode=False) or 0
+    except Exception as error:
+        sys.exit(report(error))
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    if code == INTERRUPTED:
+        print("orbithash: interrupted", file=sys.stderr)
+    sys.exit(1 if code else 0)
 
 
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code."""
     try:
-        # A command returns nothing; an early exit, as after --version or Ctrl-C, gives its code.
-        code = app(arguments, prog_name="orbithash", standalone_mode=False) or 0
-        if code == INTERRUPTED:
-            print("orbithash: interrupted", file=sys.stderr)
-        return 1 if code else 0
-    except UsageError as error:
-        context = getattr(error, "ctx", None)
-        command = context.command_path if context else "orbithash"
-        message = error.format_message()  # type: ignore[attr-defined]
-        if not message:  # no command at all: the help has been shown instead
+        main(arguments)
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+def report(error: Exception) -> int:
+    """Print one line about an expected error and return the exit code; raise any other error."""
+    match error:
+        case UsageError():
+            context = getattr(error, "ctx", None)
+            command = context.command_path if context else "orbithash"
+            message = error.format_message()  # type: ignore[attr-defined]
+            if message:  # otherwise no command was given, and the help has been printed
+                print(f"{command}: {message} (try: {command} --help)", file=sys.stderr)
             return 2
-        print(f"{command}: {message} (try: {command} --help)", file=sys.stderr)
-        return 2
-    except HashingError as error:
-        print(f"orbithash: {error}", file=sys.stderr)
-        # What was asked for was right, and may work another time.
-        return 1 if isinstance(error, StorageError | ServerError) else 2
-    except OSError as error:  # of the machine, as a disk that is full
-        print(f"orbithash: {error}", file=sys.stderr)
-        return 1
-    except (KeyboardInterrupt, typer.Abort):
-        print("orbithash: interrupted", file=sys.stderr)
-        return 1
+        case HashingError():
+            print(f"orbithash: {error}", file=sys.stderr)
+            # These may succeed when repeated; any other error is about the arguments.
+            return 1 if isinstance(error, StorageError | ServerError) else 2
+        case OSError():
+            print(f"orbithash: {error}", file=sys.stderr)
+            return 1
+        case typer.Abort():
+            print("orbithash: interrupted", file=sys.stderr)
+            return 1
+    raise error

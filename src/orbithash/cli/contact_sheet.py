@@ -8,19 +8,19 @@ from PIL import Image, ImageDraw, ImageOps
 
 from orbithash.data.transforms import to_rgb
 from orbithash.files import whole_file
-from orbithash.retrieval import Answer
+from orbithash.retrieval import Hit
 
-SIDE = 160  # of a cell's image, in pixels
+SIDE = 160  # pixels of a cell's image
 CAPTION = 18
 MARGIN = 6
 PER_LINE = 10  # results side by side, after the query
-MOST = 50  # results of a query that are shown
+MAX_RESULTS = 50  # shown for a query
 PAPER, INK, MISSING = "white", "black", "lightgrey"
 
 
-def write_contact_sheet(answers: Sequence[Answer], file: Path) -> None:
-    """Draw each query and what it found; an image that cannot be read is a grey square."""
-    lines = [line for answer in answers for line in lines_of(answer)]
+def write_contact_sheet(results: Sequence[tuple[str, Sequence[Hit]]], file: Path) -> None:
+    """Draw each query with its results; an unreadable image is a grey square."""
+    lines = [line for query, hits in results for line in sheet_lines(query, hits)]
     widest = max(map(len, lines), default=1)
     width, height = SIDE + MARGIN, SIDE + CAPTION + MARGIN  # of a cell
     sheet = Image.new("RGB", (widest * width + MARGIN, len(lines) * height + MARGIN), PAPER)
@@ -34,15 +34,15 @@ def write_contact_sheet(answers: Sequence[Answer], file: Path) -> None:
         opened.write(content.getvalue())
 
 
-def lines_of(answer: Answer) -> list[list[tuple[str, str] | None]]:
-    """Path and caption of each cell; lines after the first leave the query's place empty."""
+def sheet_lines(query: str, hits: Sequence[Hit]) -> list[list[tuple[str, str] | None]]:
+    """Return path and caption of each cell; lines after the first have no query cell."""
     cells = [
         (hit.path, f"{hit.rank}. {hit.distance} bits {', '.join(hit.labels)}")
-        for hit in answer.hits[:MOST]
+        for hit in hits[:MAX_RESULTS]
     ]
     starts = range(0, max(len(cells), 1), PER_LINE)
-    query = (answer.query, "query")
-    return [[None if start else query, *cells[start : start + PER_LINE]] for start in starts]
+    first = (query, "query")
+    return [[None if start else first, *cells[start : start + PER_LINE]] for start in starts]
 
 
 def draw_cell(sheet: Image.Image, left: int, top: int, path: str, caption: str) -> None:

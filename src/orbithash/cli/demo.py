@@ -13,16 +13,16 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from orbithash.files import whole_folder
+from orbithash.files import output_folder
 
 if TYPE_CHECKING:
+    from orbithash.experiments.comparison import Comparison
     from orbithash.experiments.demo import Progress as Report
-    from orbithash.experiments.outcome import Comparison
 
 CONTENTS = frozenset({"report.html", "scores.json", "codes"})  # what run_demo writes
 
 
-def demo(
+def demo_command(
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("demo-report"),
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier report.")] = False,
     seed: Annotated[
@@ -35,11 +35,11 @@ def demo(
     average precision, and writes a report to open in a browser.
     """
     console = Console()
-    with whole_folder(out, contents=CONTENTS, force=force) as folder:
-        from orbithash.experiments.demo import DemoSettings, run_demo  # --help needs no torch
+    with output_folder(out, contents=CONTENTS, force=force) as folder:
+        from orbithash.experiments.demo import run_demo  # --help must not wait for torch
 
         with progress_bars(console) as report:
-            comparison = run_demo(folder, DemoSettings(seed=seed), progress=report)
+            comparison = run_demo(folder, seed=seed, progress=report)
     console.print(as_table(comparison))
     for line in comparison.skipped:
         console.print(f"Left out: {line}")

@@ -8,21 +8,20 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from orbithash.cli.features import progress_bar
-from orbithash.cli.sources import holds_features, image_files
+from orbithash.cli.progress import progress_bar
 from orbithash.errors import InputError
 from orbithash.files import check_new_file
 
 if TYPE_CHECKING:
-    from orbithash.data import ImageFiles, LabelledFeatures
-    from orbithash.experiments.explain import Pair
+    from orbithash.data import ImageSource, LabelledFeatures
+    from orbithash.experiments.explain import WeightedPair
 
 
-def explain(
+def explain_command(
     run: Annotated[Path, typer.Argument(help="Folder that `train` wrote.")],
     source: Annotated[str, typer.Argument(help="Images or features with labels and a split.")],
     query: Annotated[
-        str, typer.Option(help="The image that asks: its row number in the source, or its path.")
+        str, typer.Option(help="The query image: its row number in the source, or its path.")
     ],
     out: Annotated[Path, typer.Option(help="File for the picture, an .svg.")],
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier picture.")] = False,
@@ -33,20 +32,21 @@ def explain(
     the list would change if the two swapped places.
     """
     check_new_file(out, suffix=".svg", force=force)
-    from orbithash.data import read_features  # --help must not wait for torch
-    from orbithash.encoders import load, read_record
-    from orbithash.experiments.explain import explain as explained
-    from orbithash.experiments.explain_figure import explanation_figure, heaviest
+    from orbithash import load  # --help must not wait for torch
+    from orbithash.data import open_source
+    from orbithash.encoders import read_record
+    from orbithash.experiments.explain import explain_query
+    from orbithash.experiments.report.examples import find_image, thumbnail
+    from orbithash.experiments.report.explain_figure import explanation_figure, heaviest
     from orbithash.experiments.report.figure import to_svg
-    from orbithash.experiments.tables.examples import find_image, thumbnail
     from orbithash.files import whole_file
 
     record, encoder = read_record(run), load(run)
-    data = read_features(Path(source)) if holds_features(source) else image_files(source)
+    data = open_source(source)
     row = find_row(data, query)
     console = Console()
     with progress_bar(console) as report:
-        explanation = explained(encoder, record, data, row, progress=report)
+        explanation = explain_query(encoder, record, data, row, progress=report)
     places = (Path(source).parent, Path())
     found = {item.row: thumbnail(find_image(data, item.row, places)) for item in explanation.items}
     images = {item: image for item, image in found.items() if image is not None}
@@ -57,7 +57,7 @@ def explain(
     print(f"  {out}")
 
 
-def find_row(data: "ImageFiles | LabelledFeatures", query: str) -> int:
+def find_row(data: "ImageSource | LabelledFeatures", query: str) -> int:
     """The row that a number or a path names."""
     if data.paths is not None and query in data.paths:
         return data.paths.index(query)
@@ -67,7 +67,7 @@ def find_row(data: "ImageFiles | LabelledFeatures", query: str) -> int:
     raise InputError(f"--query is {query!r}; give a row number from 0 to {len(data) - 1}{paths}")
 
 
-def as_table(pairs: "list[Pair]") -> Table:
+def as_table(pairs: "list[WeightedPair]") -> Table:
     table = Table(title="The pairs that weigh most", title_justify="left", box=box.SIMPLE_HEAD)
     for name in ("related, rank", "unrelated, rank", "ΔAP", "of the loss alone", "weighted"):
         table.add_column(name, justify="right")

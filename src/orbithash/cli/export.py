@@ -9,15 +9,15 @@ from rich.console import Console
 from orbithash.files import check_new_file
 
 
-def export(
+def export_command(
     run: Annotated[Path, typer.Argument(help="Folder that `train` wrote.")],
     out: Annotated[Path, typer.Option(help="File for the model, an .onnx.")],
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier file.")] = False,
 ) -> None:
-    """Write the encoder as ONNX: images or features in, embeddings out; above 0.5 a bit is set."""
+    """Write the encoder as ONNX: images or features in, embeddings out; a bit is set above 0.5."""
     check_new_file(out, suffix=".onnx", force=force)
-    from orbithash.encoders import load  # --help must not wait for torch
-    from orbithash.encoders.export import export_encoder
+    from orbithash import load  # --help must not wait for torch
+    from orbithash.encoders.runtime import export_encoder
 
     encoder = load(run)
     export_encoder(encoder, out)

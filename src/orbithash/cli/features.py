@@ -1,29 +1,16 @@
 """`orbithash features`: a backbone's features of images, with labels and split."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TextColumn,
-    TimeRemainingColumn,
-)
-from rich.text import Text
 
-from orbithash.cli.device import Device
-from orbithash.errors import InputError
+from orbithash.cli.progress import Device, print_unreadable, progress_bar
 from orbithash.files import check_file_name
 
 
-def features(
+def features_command(
     source: Annotated[
         str,
         typer.Argument(
@@ -31,18 +18,18 @@ def features(
         ),
     ],
     backbone: Annotated[
-        str, typer.Option(help="Network that describes the images; see: orbithash list.")
+        str, typer.Option(help="Network that extracts the features; see: orbithash list.")
     ],
     out: Annotated[Path, typer.Option(help="File for the features, an .npz.")],
     weights: Annotated[
         Path | None,
-        typer.Option(help="The network's weights, a safetensors file, if it does not bring them."),
+        typer.Option(help="The network's weights, a safetensors file, if none are installed."),
     ] = None,
     views: Annotated[
         int,
         typer.Option(
             min=0,
-            help="Further views of each training image: mirrored, then random parts.",
+            help="Further views of each training image: mirrored, then random crops.",
         ),
     ] = 0,
     device: Device = "cpu",
@@ -50,22 +37,19 @@ def features(
         bool, typer.Option("--force", help="Replace a file or unfinished run of other settings.")
     ] = False,
 ) -> None:
-    """Describe every image by a network's features, and save them with labels and split.
+    """Extract a network's features of every image, and save them with labels and split.
 
-    Stopped in the middle, the same command goes on where it was. Images that cannot be read are
-    left out and listed in a text file beside the features.
+    An interrupted command continues when it is repeated. Unreadable images are left out and listed
+    in a text file beside the features.
     """
     check_file_name(out, suffix=".npz")
-    from orbithash.data import ImageFiles  # --help must not wait for torch
-    from orbithash.data.sources import open_source
+    from orbithash.data.sources import image_files  # --help must not wait for torch
+    from orbithash.encoders.encoding import unreadable_list
     from orbithash.encoders.extraction.extract import extract_features
-    from orbithash.encoders.unreadable import unreadable_list
     from orbithash.networks import load_photo_backbone
     from orbithash.networks.backbones import check_device
 
-    images = open_source(source)
-    if not isinstance(images, ImageFiles):
-        raise InputError(f"{source} has no image files; give a folder, a table or NAME:FOLDER")
+    images = image_files(source)
     check_device(device)
     network = load_photo_backbone(backbone, weights).to(device)
     console = Console()
@@ -75,44 +59,14 @@ def features(
                 images, network, out, n_views=views, force=force, progress=report
             )
     except KeyboardInterrupt:
-        console.print("Stopped; the same command goes on from here.")
+        console.print("Stopped; repeat the command to continue.")
         raise
 
     if done.n_computed:
         speed = done.n_computed / done.seconds
         console.print(f"{done.n_computed} images in {done.seconds:.0f} s, {speed:.1f} per second.")
     else:
-        console.print("Already done: these features are there.")
-    if done.n_unreadable:
-        console.print(f"Left out {done.n_unreadable} images that cannot be read, listed in:")
-        print(f"  {unreadable_list(out)}")
+        console.print("Already done: the file has these features.")
+    print_unreadable(console, done.n_unreadable, unreadable_list(out))
     console.print(f"Features of {done.n_images} images:", style="bold")
     print(f"  {out}")
-
-
-@contextmanager
-def progress_bar(console: Console) -> Iterator[Callable[[int, int], None]]:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        ImagesPerSecond(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console) as bar:
-        task = bar.add_task("Images", total=None, visible=False)
-
-        def report(done: int, total: int) -> None:
-            if bar.tasks[task].total is None:
-                # What an earlier run did must not count as this one's speed.
-                bar.reset(task, completed=done, total=total, visible=True)
-            bar.update(task, completed=done)
-
-        yield report
-
-
-class ImagesPerSecond(ProgressColumn):
-    """The speed of late, once there is one."""
-
-    def render(self, task: Task) -> Text:
-        return Text(f"{task.speed:.1f}/s" if task.speed else "", style="progress.data.speed")

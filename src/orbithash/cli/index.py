@@ -6,19 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from orbithash.cli.device import Device
-from orbithash.cli.features import progress_bar
-from orbithash.cli.sources import absolute_source, holds_features, images_to_encode
+from orbithash.cli.progress import Device, progress_bar
 from orbithash.errors import InputError
 
 if TYPE_CHECKING:
-    from orbithash.data import ImageFiles, Vectors
     from orbithash.retrieval import IndexReport
 
-SHOWN = 5  # paths of a kind that are printed; the rest is counted
+SHOWN = 5  # paths that are printed of each kind; the rest is counted
 
 
-def index(
+def index_command(
     out: Annotated[
         str, typer.Option(help="The index: a folder, or milvus:http://HOST:19530/NAME.")
     ],
@@ -30,7 +27,7 @@ def index(
         ),
     ] = None,
     prune: Annotated[
-        bool, typer.Option("--prune", help="Remove what is gone from SOURCE from the index too.")
+        bool, typer.Option("--prune", help="Remove items that SOURCE no longer has.")
     ] = False,
     remove: Annotated[
         list[int] | None,
@@ -38,11 +35,10 @@ def index(
     ] = None,
     device: Device = "cpu",
 ) -> None:
-    """Encode and store every image; again on the same index, only what is new or changed.
+    """Encode and store every image; again on the same index, only new and changed ones.
 
-    What the index holds and SOURCE no longer has is reported, and removed with --prune. Stopped in
-    the middle, the same command goes on where it was. With --remove alone, RUN and SOURCE may be
-    left out.
+    Items that SOURCE no longer has are reported, and removed with --prune. An interrupted command
+    continues when it is repeated. With --remove alone, RUN and SOURCE may be left out.
     """
     if run is not None and source is None:
         raise InputError(
@@ -57,36 +53,24 @@ def index(
     if run is not None and source is not None:
         update(console, out, run, source, prune=prune, device=device)
     if remove:
-        take_out(console, out, remove)
+        remove_items(console, out, remove)
 
 
 def update(console: Console, out: str, run: Path, source: str, *, prune: bool, device: str) -> None:
-    from orbithash.data import read_vectors  # --help must not wait for torch
-    from orbithash.encoders import load
-    from orbithash.encoders.runs.run_folder import MODEL
-    from orbithash.retrieval import index_of_run, index_source
+    from orbithash import load, open_index  # --help must not wait for torch
+    from orbithash.data import open_unlabelled
 
-    if holds_features(source):
-        data: ImageFiles | Vectors = read_vectors(Path(source))
-    else:
-        data = images_to_encode(source)
+    open_unlabelled(source)  # a wrong source must not leave a new, empty index
     encoder = load(run, device=device)
-    with index_of_run(out, run / MODEL, n_bits=encoder.n_bits) as opened:
+    with open_index(out, encoder=encoder) as opened:
         try:
-            with progress_bar(console) as report:
-                done = index_source(
-                    opened,
-                    encoder,
-                    data,
-                    source=absolute_source(source),
-                    prune=prune,
-                    progress=report,
-                )
+            with progress_bar(console) as show:
+                report = opened.add_images(source, prune=prune, progress=show)
         except KeyboardInterrupt:
-            console.print("Stopped; the same command goes on from here.")
+            console.print("Stopped; repeat the command to continue.")
             raise
         count = len(opened)
-    print_report(console, done)
+    print_report(console, report)
     console.print(f"{count} codes of {encoder.n_bits} bits:", style="bold")
     print(f"  {out}")
 
@@ -115,7 +99,7 @@ def print_some(lines: list[str]) -> None:
         print(f"  … and {len(lines) - SHOWN} more")
 
 
-def take_out(console: Console, out: str, ids: list[int]) -> None:
+def remove_items(console: Console, out: str, ids: list[int]) -> None:
     from orbithash.index import open_index
     from orbithash.index.checks import as_ids
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 
-def list_registries() -> None:
+def list_command() -> None:
     """List the methods, backbones, datasets and search engines, each with one line about it."""
     from orbithash.data import HOMES
     from orbithash.data.benchmarks import DATASETS  # --help must not wait for torch

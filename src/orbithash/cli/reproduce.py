@@ -13,20 +13,18 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from orbithash.cli.features import progress_bar
+from orbithash.cli.progress import progress_bar
 from orbithash.errors import InputError
 from orbithash.files import make_folder
 
 if TYPE_CHECKING:
-    from orbithash.experiments.tables.plan import Run
+    from orbithash.experiments.tables.plan import PlannedRun
     from orbithash.experiments.tables.results import Results
-    from orbithash.experiments.tables.sources import Progress as SourceProgress
-    from orbithash.experiments.tables.sources import Source
-    from orbithash.experiments.tables.time_left import TimeLeft
-    from orbithash.experiments.tables.workers import Event, Tell
+    from orbithash.experiments.tables.sources import SourceProgress, TableSource
+    from orbithash.experiments.tables.workers import RunEvent, RunListener, TimeLeft
 
 
-def reproduce(
+def reproduce_command(
     tables: Annotated[
         list[str],
         typer.Argument(
@@ -41,9 +39,10 @@ def reproduce(
             "voc2007…, cub200_2011…, stanford_dogs… or sun397… bring the paper's figures."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder for runs and tables; begun ones go on.")],
+    out: Annotated[Path, typer.Option(help="Folder for runs and tables; finished runs are kept.")],
     bits: Annotated[
-        str | None, typer.Option(help="Code lengths, as 16,32,48,64; else the table's own.")
+        str | None,
+        typer.Option(help="Code lengths, such as 16,32,48,64; default: the table's."),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of every method, from seeds 0, 1, …")] = 5,
     frozen: Annotated[
@@ -60,7 +59,7 @@ def reproduce(
     backbone: Annotated[
         str,
         typer.Option(
-            help="Network that is trained on images or describes them; see: orbithash list."
+            help="Network that is trained on images or extracts features; see: orbithash list."
         ),
     ] = "googlenet",
     weights: Annotated[
@@ -70,23 +69,22 @@ def reproduce(
         int,
         typer.Option(
             min=0,
-            help="With --frozen: further views of each training image, as features has them.",
+            help="With --frozen: further views of each training image, as in `orbithash features`.",
         ),
     ] = 4,
 ) -> None:
-    """Make tables of the paper again, beside the figures it prints.
+    """Reproduce tables of the paper, beside its printed figures.
 
-    Every run is kept in a folder of its own: stopped in any way, the same command goes on, and
-    what is done is never done again. Queries choose nothing; they are asked at the end of a run.
+    Every run has its own folder: an interrupted command continues when it is repeated, and finished
+    runs are not repeated. Queries choose nothing; they are searched at the end of a run.
     """
     lengths = code_lengths(bits)
+    from orbithash.experiments.reproduce import make_plan, reproduce_tables, table_folder
     from orbithash.experiments.tables.plan import plan_runs
-    from orbithash.experiments.tables.reproduce import make_plan, table_folder
-    from orbithash.experiments.tables.reproduce import reproduce as make_tables
     from orbithash.experiments.tables.run import find_finished
-    from orbithash.experiments.tables.sources import Network, prepare_sources
+    from orbithash.experiments.tables.sources import NetworkSpec, prepare_sources
     from orbithash.experiments.tables.spec import read_table  # --help must not wait for torch
-    from orbithash.experiments.tables.time_left import TimeLeft
+    from orbithash.experiments.tables.workers import TimeLeft
     from orbithash.hashers import HASHERS
 
     declared = [read_table(name) for name in dict.fromkeys(tables)]
@@ -98,9 +96,9 @@ def reproduce(
         sources = prepare_sources(
             source,
             out,
-            network=Network(backbone, weights, n_views=views),
+            network=NetworkSpec(backbone, weights, n_views=views),
             frozen=frozen,
-            hashers=any(line.row.method in HASHERS for table in declared for line in table.lines),
+            hashers=any(row.spec.method in HASHERS for table in declared for row in table.rows),
             progress=report,
         )
     plan = make_plan(declared, sources, bits=lengths, n_seeds=seeds, epochs=epochs)
@@ -108,13 +106,13 @@ def reproduce(
     time_left = TimeLeft(runs, jobs=jobs)
     for run in runs:
         if done := find_finished(run, out):
-            time_left.took(run, done.seconds)
+            time_left.finish(run, done.seconds)
     try:
-        with run_progress(console, len(runs), time_left) as tell:
+        with run_progress(console, len(runs), time_left) as on_event:
             given = shlex.join(["orbithash", *sys.argv[1:]])
-            made = make_tables(plan, out, jobs=jobs, tell=tell, command=given)
+            made = reproduce_tables(plan, out, jobs=jobs, on_event=on_event, command=given)
     except KeyboardInterrupt:
-        console.print("Stopped; the same command goes on from here.")
+        console.print("Stopped; repeat the command to continue.")
         raise
     for results in made.results:
         for one_source in results.sources:  # all side by side would not fit a terminal
@@ -129,7 +127,7 @@ def reproduce(
 
 
 def code_lengths(bits: str | None) -> tuple[int, ...] | None:
-    """Numbers with commas between.
+    """Parse numbers separated by commas.
 
     >>> code_lengths("16,32")
     (16, 32)
@@ -139,7 +137,7 @@ def code_lengths(bits: str | None) -> tuple[int, ...] | None:
     try:
         return tuple(int(number) for number in bits.split(","))
     except ValueError:
-        raise InputError(f"--bits is {bits!r}; give numbers with commas, as 16,32") from None
+        raise InputError(f"--bits is {bits!r}; give numbers with commas, such as 16,32") from None
 
 
 @contextmanager
@@ -158,7 +156,7 @@ def extraction_progress(console: Console) -> Iterator["SourceProgress"]:
 
 
 @contextmanager
-def run_progress(console: Console, total: int, time_left: "TimeLeft") -> Iterator["Tell"]:
+def run_progress(console: Console, total: int, time_left: "TimeLeft") -> Iterator["RunListener"]:
     """A bar over the runs, with those under way and the time that is left."""
     columns = (
         TextColumn("Runs"),
@@ -173,16 +171,16 @@ def run_progress(console: Console, total: int, time_left: "TimeLeft") -> Iterato
         task = bar.add_task("runs", total=total, completed=done, left="", under_way="")
         under_way: dict[str, int] = {}
 
-        def tell(run: "Run", event: "Event") -> None:
+        def on_event(run: "PlannedRun", event: "RunEvent") -> None:
             under_way[str(run)] = event.epochs
-            time_left.reached(run, event.epochs)
+            time_left.advance(run, event.epochs)
             if event.is_end:
                 del under_way[str(run)]
                 bar.advance(task)
             if event.seconds is not None:
-                time_left.took(run, event.seconds)
+                time_left.finish(run, event.seconds)
             elif event.failure is not None:
-                time_left.ended(run)
+                time_left.discard(run)
             seconds = time_left.estimate()
             bar.update(
                 task,
@@ -192,7 +190,7 @@ def run_progress(console: Console, total: int, time_left: "TimeLeft") -> Iterato
                 ),
             )
 
-        yield tell
+        yield on_event
 
 
 def in_words(seconds: float) -> str:
@@ -207,25 +205,25 @@ def in_words(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
-def as_table(results: "Results", source: "Source") -> Table:
+def as_table(results: "Results", source: "TableSource") -> Table:
     """The means on one source, the best of each column in bold."""
-    title = f"{results.table.title}, {source.shown}"
+    title = f"{results.table.title}, {source.display_name}"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     columns = [column for column in results.columns if column[0] == source.name]
     table.add_column("method", no_wrap=True)
     for _, n_bits in columns:
         table.add_column(f"{n_bits} bits", justify="right")
-    for place, line in enumerate(results.table.lines):
-        if place and line.in_paper != results.table.lines[place - 1].in_paper:
+    for place, row in enumerate(results.table.rows):
+        if place and row.in_paper != results.table.rows[place - 1].in_paper:
             table.add_section()
             table.add_row("[dim]not in the paper[/dim]")
-        cells = [line.shown]
+        cells = [row.display_name]
         for column in columns:
-            cell = results.cells.get((line.row.name, column))
+            cell = results.cells.get((row.name, column))
             figure = f"{cell.map.mean:.4f}" if cell else "–"
             if cell and len(cell.maps) < len(results.seeds):
                 figure += f" ({len(cell.maps)} of {len(results.seeds)} seeds)"
-            best = results.best(column) == line.row.name
+            best = results.best(column) == row.name
             cells.append(f"[bold]{figure}[/bold]" if best else figure)
         table.add_row(*cells)
     return table

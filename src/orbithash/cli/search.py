@@ -15,10 +15,10 @@ from orbithash.errors import InputError
 from orbithash.files import check_new_file
 
 if TYPE_CHECKING:
-    from orbithash.retrieval import Answer
+    from orbithash.retrieval import Hit
 
 
-def search(
+def search_command(
     index: Annotated[
         str, typer.Argument(help="Folder that `index` wrote, or milvus:http://HOST:19530/NAME.")
     ],
@@ -28,14 +28,14 @@ def search(
     ] = None,
     k: Annotated[
         int | None,
-        typer.Option("-k", min=1, help="How many to find; if not said 10, with --radius all."),
+        typer.Option("-k", min=1, help="How many to find: default 10, with --radius all."),
     ] = None,
     like: Annotated[
         list[int] | None,
-        typer.Option(metavar="ID", help="Search for what is like this item of the index."),
+        typer.Option(metavar="ID", help="Search for images like this item of the index."),
     ] = None,
     radius: Annotated[
-        int | None, typer.Option(min=0, help="Find everything within so many bits.")
+        int | None, typer.Option(min=0, help="Find all items within this many bits.")
     ] = None,
     label: Annotated[
         list[str] | None,
@@ -46,7 +46,7 @@ def search(
         Path | None, typer.Option(help="Write a contact sheet of the results, a .png.")
     ] = None,
     engine: Annotated[
-        str, typer.Option(help="What searches the codes of a folder; see: orbithash list.")
+        str, typer.Option(help="Search engine for an index in a folder; see: orbithash list.")
     ] = "exact",
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier picture.")] = False,
 ) -> None:
@@ -58,26 +58,22 @@ def search(
         raise InputError("give an image to search for, or --like ID")
     if picture is not None:
         check_new_file(picture, suffix=".png", force=force)
-    from orbithash.index import Where, open_index
-    from orbithash.retrieval import answers  # --help must not wait for torch
+    from orbithash import open_index  # --help must not wait for torch
+    from orbithash.index import Where
 
     console = Console()
     with open_index(index, engine=engine) as opened:
-        found = answers(
-            opened,
-            images or (),
-            like=like or (),
-            k=k,
-            radius=radius,
-            where=Where(labels=tuple(label)) if label else None,
-        )
+        where = Where(labels=tuple(label)) if label else None
+        found = opened.query_many(images or (), ids=like or (), k=k, radius=radius, where=where)
         stats = opened.stats() if engine != "exact" else None
+    results = [(name, result.hits) for name, result in found]
     if as_json:
-        print(json.dumps([asdict(answer) for answer in found], indent=2, ensure_ascii=False))
+        values = [{"query": name, "hits": [asdict(hit) for hit in hits]} for name, hits in results]
+        print(json.dumps(values, indent=2, ensure_ascii=False))
     else:
-        for answer in found:
-            console.print(as_table(answer))
-    # With a label or a radius every code is compared, whatever the engine: nothing was built then.
+        for name, hits in results:
+            console.print(as_table(name, hits))
+    # With a label or a radius every engine compares all codes, and measures no recall.
     if stats is not None and stats.recall is not None:
         Console(stderr=True).print(
             f"{engine} is approximate: recall@{stats.recall_at} on its own codes is "
@@ -86,19 +82,19 @@ def search(
     if picture is not None:
         from orbithash.cli.contact_sheet import write_contact_sheet
 
-        write_contact_sheet(found, picture)
+        write_contact_sheet(results, picture)
         if not as_json:
             console.print("Contact sheet:", style="bold")
             print(f"  {picture}")
 
 
-def as_table(answer: "Answer") -> Table:
-    table = Table(title=escape(answer.query), title_justify="left", box=box.SIMPLE_HEAD)
+def as_table(query: str, hits: "tuple[Hit, ...]") -> Table:
+    table = Table(title=escape(query), title_justify="left", box=box.SIMPLE_HEAD)
     for heading in ("rank", "distance", "id"):
         table.add_column(heading, justify="right")
     table.add_column("path", overflow="fold")
     table.add_column("labels", overflow="fold")
-    for hit in answer.hits:
+    for hit in hits:
         labels = escape(", ".join(hit.labels))
         table.add_row(str(hit.rank), str(hit.distance), str(hit.id), escape(hit.path), labels)
     return table

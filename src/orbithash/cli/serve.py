@@ -14,7 +14,7 @@ from orbithash.errors import MissingExtraError
 NEEDED = ("fastapi", "uvicorn", "multipart", "prometheus_client")  # the extra `serve`
 
 
-def serve(
+def serve_command(
     index: Annotated[
         str, typer.Argument(help="Folder that `index` wrote, or milvus:http://HOST:19530/NAME.")
     ],

@@ -1,27 +1,21 @@
 """`orbithash train`: an encoder from labelled images or features."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from orbithash.cli.sources import holds_features
-from orbithash.cli.training_job import Job, carry_out, folder_of_run
-from orbithash.cli.training_settings import (
-    chosen_settings,
-    hidden_of,
-    method_options,
-    settings_from,
-)
 from orbithash.errors import InputError
-from orbithash.files import unfinished
 
 if TYPE_CHECKING:
-    from orbithash.training import Trained
+    from orbithash.encoders import Training
+
+METHOD, NETWORK, TRAINING, RUN = "Method", "Network", "Training", "Run"  # groups of options
 
 
-def train(
+def train_command(
     source: Annotated[
         str,
         typer.Argument(
@@ -30,182 +24,222 @@ def train(
     ],
     bits: Annotated[int, typer.Option(help="Length of the codes, 4 to 1024.")],
     out: Annotated[Path, typer.Option(help="Folder for the run.")],
-    method: Annotated[
-        str, typer.Option(help="A loss or a hasher; see: orbithash list.")
-    ] = "order-aware",
     backbone: Annotated[
         str | None,
         typer.Option(
-            help="Network to fine-tune on images; see: orbithash list. With --init of a run on "
-            "images: that run's."
+            help="Network to fine-tune on images; see: orbithash list. Default: that of --init."
         ),
     ] = None,
-    weights: Annotated[
-        Path | None, typer.Option(help="The network's weights to begin with, a safetensors file.")
-    ] = None,
-    preset: Annotated[
-        str, typer.Option(help="Settings to begin with: default, or paper for the paper's recipe.")
-    ] = "default",
-    settings_file: Annotated[
-        Path | None,
-        typer.Option("--settings", help="Settings to use where none are given, as tune writes."),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Decides everything random.")] = 0,
-    init: Annotated[
-        Path | None,
-        typer.Option(
-            help="Run to start from, as for hard negatives after triplets; on images also one on "
-            "features of the same network, for its head."
-        ),
-    ] = None,
+    method: Annotated[
+        str, typer.Option(help="A loss or a hasher; see: orbithash list.")
+    ] = "order-aware",
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a stopped run.")] = False,
     margin: Annotated[
-        float | None, typer.Option(help="By how many bits negatives should be farther.")
+        float | None,
+        typer.Option(help="How many bits farther negatives should be.", rich_help_panel=METHOD),
     ] = None,
     option: Annotated[
         list[str] | None,
-        typer.Option(help="Any option of the loss or hasher, as NAME=VALUE; may be repeated."),
+        typer.Option(
+            help="An option of the loss or hasher, as NAME=VALUE; may be repeated.",
+            rich_help_panel=METHOD,
+        ),
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the training images.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Images per step.")] = None,
-    learning_rate: Annotated[
-        float | None, typer.Option(help="Learning rate before it falls.")
+    memory: Annotated[
+        int | None,
+        typer.Option(
+            help="Recent embeddings that lengthen the ranking lists.", rich_help_panel=METHOD
+        ),
+    ] = None,
+    weights: Annotated[
+        Path | None,
+        typer.Option(
+            help="Initial weights of the backbone, a safetensors file.", rich_help_panel=NETWORK
+        ),
     ] = None,
     hidden: Annotated[
         int | None,
         typer.Option(
-            help="Units between the features and the bits, 0 for a linear head. If not given: as "
-            "the run of --init has them, else 1024 on features and 0 on images."
+            help="Hidden units between features and bits, 0 for a linear head. Default: as in the "
+            "run of --init; otherwise 1024 on features and 0 on images.",
+            rich_help_panel=NETWORK,
         ),
     ] = None,
-    memory: Annotated[
-        int | None, typer.Option(help="Recent embeddings that lengthen the rank lists.")
+    init: Annotated[
+        Path | None,
+        typer.Option(
+            help="Run to start from. On images it may also be a run on features of the same "
+            "backbone, for its head.",
+            rich_help_panel=NETWORK,
+        ),
+    ] = None,
+    preset: Annotated[
+        str,
+        typer.Option(
+            help="Settings to start from: default, or paper for the paper's recipe.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = "default",
+    settings_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--settings",
+            help="File of settings that tune wrote; options given here override it.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option(help="Passes over the training images.", rich_help_panel=TRAINING),
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Images per step.", rich_help_panel=TRAINING)
+    ] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Initial learning rate.", rich_help_panel=TRAINING)
     ] = None,
     validation: Annotated[
         float | None,
         typer.Option(
-            help="Share of the training images held out to choose the best epoch; 0: the last."
+            help="Share of the training images held out to choose the epoch; 0 keeps the last.",
+            rich_help_panel=TRAINING,
         ),
     ] = None,
     validate_every: Annotated[
-        int | None, typer.Option(help="Epochs from one validation to the next.")
+        int | None, typer.Option(help="Epochs between validations.", rich_help_panel=TRAINING)
     ] = None,
     precision: Annotated[
-        str | None, typer.Option(help="float32, or bfloat16 for mixed precision where it works.")
+        str | None,
+        typer.Option(
+            help="float32, or bfloat16 for mixed precision where the hardware supports it.",
+            rich_help_panel=TRAINING,
+        ),
     ] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Determines everything random.", rich_help_panel=TRAINING)
+    ] = 0,
     device: Annotated[
-        str | None, typer.Option(help="Where a network trains on images: cpu (if not given), cuda.")
+        str | None,
+        typer.Option(
+            help="Where a network trains on images: cpu (default) or cuda.", rich_help_panel=RUN
+        ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=0, help="Processes that read images; one per core at most 4.")
+        int | None,
+        typer.Option(
+            min=0,
+            help="Processes that read images; default one per core, at most 4.",
+            rich_help_panel=RUN,
+        ),
     ] = None,
     checkpoint_every: Annotated[
-        float, typer.Option(min=0, help="Seconds from one checkpoint to the next.")
+        float, typer.Option(min=0, help="Seconds between checkpoints.", rich_help_panel=RUN)
     ] = 60.0,
     tensorboard: Annotated[
-        Path | None, typer.Option(help="Folder for TensorBoard's log; needs the extra tensorboard.")
+        Path | None,
+        typer.Option(
+            help="Folder for TensorBoard's log; needs the extra tensorboard.", rich_help_panel=RUN
+        ),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a stopped run.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace an earlier run.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace an earlier run.", rich_help_panel=RUN)
+    ] = False,
 ) -> None:
     """Learn binary codes from labelled images or features, and save the encoder.
 
-    Queries are never looked at. On images the best epoch is chosen on training images held out; on
-    features the last is kept, unless --validation holds some out. A run that was stopped, however
-    it was, goes on with the same command and --resume.
+    Example: orbithash train photos/ --bits 64 --backbone efficientnet-lite0 --out runs/photos
+
+    Queries are never used. On images, training images held out choose the best epoch; on features
+    the last epoch is kept unless --validation holds some out. A stopped run continues with the same
+    command and --resume.
     """
-    check_apart(tensorboard, out)
+    from orbithash.encoders.runs.run_folder import is_finished  # --help must not wait for torch
+    from orbithash.training import Interrupted, train
+    from orbithash.training.environment import keep_freed_memory
+
     if resume and is_finished(out):
         print(f"{out} is finished already.")
         return
-    options = method_options(option or [])
-    if margin is not None:
-        options["margin"] = margin
-    from_file: dict[str, Any] = {}
-    if settings_file is not None:
-        from_file, their_options = settings_from(settings_file, method, bits)
-        options = their_options | options
-    if init is not None and hidden is None:
-        hidden = hidden_of(init)
-    settings = chosen_settings(
-        preset,
-        from_file,
-        on_images=not holds_features(source),
-        epochs=epochs,
-        batch_size=batch_size,
-        learning_rate=learning_rate,
-        hidden=hidden,
-        memory=memory,
-        validation=validation,
-        validate_every=validate_every,
-        precision=precision,
-    )
-    job = Job(
-        source=source,
-        method=method,
-        n_bits=bits,
-        preset=preset,
-        settings=settings,
-        options=options,
-        seed=seed,
-        init=init,
-        backbone=backbone,
-        weights=weights,
-        device=device,
-        n_workers=workers,
-    )
-    from orbithash.training import joined_processes
-
-    with joined_processes() as processes:
-        console = Console(quiet=not processes.first)
-        with folder_of_run(out, processes, resume=resume, force=force) as folder:
-            trained, n_unreadable = carry_out(
-                job,
-                folder,
-                processes,
-                console,
-                checkpoint_every=checkpoint_every,
-                tensorboard=tensorboard,
-            )
-        if processes.first:
-            tell(console, trained, n_unreadable, source, out)
+    keep_freed_memory()
+    console = Console(quiet=is_other_process())
+    try:
+        encoder = train(
+            source,
+            bits,
+            method=method,
+            options=method_options(option or [], margin),
+            backbone=backbone,
+            weights=weights,
+            out=out,
+            resume=resume,
+            force=force,
+            preset=preset,
+            settings=settings_file,
+            init=init,
+            seed=seed,
+            device=device,
+            workers=workers,
+            checkpoint_every=checkpoint_every,
+            tensorboard=tensorboard,
+            progress=True,
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            hidden=hidden,
+            memory=memory,
+            validation=validation,
+            validate_every=validate_every,
+            precision=precision,
+        )
+    except Interrupted:
+        console.print("Stopped. To continue, repeat the command with --resume.")
+        raise
+    if encoder.training and not console.quiet:
+        print_summary(console, encoder.training, source, out)
 
 
-def check_apart(tensorboard: Path | None, out: Path) -> None:
-    """Raise if TensorBoard's log would lie in the folder that is put in its place at the end."""
-    if tensorboard is None:
-        return
-    for folder in (out.resolve(), unfinished(out.resolve())):
-        if tensorboard.resolve().is_relative_to(folder):
-            raise InputError(
-                f"--tensorboard {tensorboard} lies inside of --out, which is written when the run "
-                "is over; give a folder beside it"
-            )
-
-
-def is_finished(out: Path) -> bool:
-    from orbithash.encoders.runs.run_folder import RECORD
-
-    return (out / RECORD).exists() and not unfinished(out).exists()
-
-
-def tell(
-    console: Console, trained: "Trained[Any]", n_unreadable: int, source: str, out: Path
-) -> None:
+def print_summary(console: Console, training: "Training", source: str, out: Path) -> None:
+    from orbithash.encoders.encoding import read_unreadable
     from orbithash.encoders.runs.run_folder import UNREADABLE
 
-    console.print(summary(trained))
-    if n_unreadable:
+    console.print(summary(training))
+    if n_unreadable := len(read_unreadable(out / UNREADABLE)):
         console.print(f"{n_unreadable} images could not be read, listed in:")
         print(f"  {out / UNREADABLE}")
     console.print("Next, score it:", style="bold")
     print(f"  orbithash evaluate {out} {source} --out {out}-report")
 
 
-def summary(trained: "Trained[Any]") -> str:
-    best = trained.best_epoch()
+def summary(training: "Training") -> str:
+    best = training.best_epoch()
     if best is None:
-        return f"Fitted in {trained.seconds:.1f} s."
-    done = f"{len(trained.history)} epochs in {trained.seconds:.1f} s"
+        return f"Fitted in {training.seconds:.1f} s."
+    done = f"{len(training.history)} epochs in {training.seconds:.1f} s"
     if best.validation_map is None:
         return f"{done}; kept the last."
     return f"{done}; kept epoch {best.number + 1}, validation MAP {best.validation_map:.4f}."
+
+
+def method_options(pairs: list[str], margin: float | None = None) -> dict[str, Any]:
+    """Parse NAME=VALUE pairs: numbers, true and false as such, anything else as text.
+
+    >>> method_options(["gamma=3", "reduction=mean"], margin=4.0)
+    {'gamma': 3, 'reduction': 'mean', 'margin': 4.0}
+    """
+    options = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise InputError(f"--option {pair} is not NAME=VALUE")
+        try:
+            options[name] = json.loads(value)
+        except ValueError:
+            options[name] = value
+    return options if margin is None else {**options, "margin": margin}
+
+
+def is_other_process() -> bool:
+    """Whether torchrun started this process, and another one prints."""
+    import os
+
+    return os.environ.get("RANK", "0") != "0"

@@ -1,4 +1,4 @@
-"""Images and their labels."""
+"""Data: labelled images and features, their splits, and batches of them."""
 
 from orbithash.data.benchmarks import BENCHMARKS, DATASETS
 from orbithash.data.benchmarks.published_files import HOMES
@@ -11,9 +11,9 @@ from orbithash.data.features import (
     write_features,
 )
 from orbithash.data.folder import all_images, class_folders
-from orbithash.data.images import ImageFiles, LabelledImages
+from orbithash.data.images import ImageDataset, ImageFiles, ImageSource
 from orbithash.data.sampling import ClassBalancedBatches, ShuffledBatches, batches_by_labels
-from orbithash.data.sources import open_source
+from orbithash.data.sources import open_source, open_unlabelled
 from orbithash.data.splits import Split, check_trainable, hold_out
 from orbithash.data.table import image_table, is_table, write_image_table
 
@@ -22,9 +22,10 @@ __all__ = [
     "DATASETS",
     "HOMES",
     "ClassBalancedBatches",
+    "ImageDataset",
     "ImageFiles",
+    "ImageSource",
     "LabelledFeatures",
-    "LabelledImages",
     "ShuffledBatches",
     "Split",
     "Vectors",
@@ -37,6 +38,7 @@ __all__ = [
     "image_table",
     "is_table",
     "open_source",
+    "open_unlabelled",
     "read_features",
     "read_vectors",
     "write_features",

@@ -1,13 +1,14 @@
-"""Features in a file: vectors with labels and a split, in one `.npz`.
+"""Features files: vectors with labels and a split, in one `.npz`.
 
 features    float (n, d)                           any finite numbers
 labels      int (n,), or bool or 0-1 (n, classes)
-train, query, database    int                      row numbers; the three may overlap
+train       int                                    row numbers
+query, database    int, both or neither            row numbers; the three may overlap
 paths       str (n,), optional                     the images they came from
 classes     str, optional                          the names of labels 0, 1, …
 views       float (v, d), optional                 further views of some of the images
 view_of     int (v,), with views                   the row that each is a view of
-made_with   str, optional                          how the file was made, for whoever made it
+made_with   str, optional                          free-form provenance
 """
 
 import zipfile
@@ -18,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float32, Int64, Shaped
 
-from orbithash.data.images import check_labels
+from orbithash.data.images import check_class_names
 from orbithash.data.splits import Split
 from orbithash.errors import InputError
 from orbithash.files import whole_file
@@ -26,17 +27,17 @@ from orbithash.files import whole_file
 
 @dataclass(frozen=True, eq=False)
 class Views:
-    """Features of further views of images, such as random parts of them, for training."""
+    """Features of further views of images, such as random crops, for training."""
 
     features: Float32[np.ndarray, "v d"]
-    of: Int64[np.ndarray, " v"]  # the row that each is a view of
+    of: Int64[np.ndarray, " v"]  # the row of the image that each view shows
 
 
 @dataclass(frozen=True, eq=False)
 class LabelledFeatures:
-    """Vectors in memory with what they show and how they are split."""
+    """Vectors in memory with labels and a split."""
 
-    features: Float32[np.ndarray, "n d"]
+    features: Float32[np.ndarray, "n *shape"]  # (n, d), or small images (n, channels, h, w)
     labels: Int64[np.ndarray, " n"] | Bool[np.ndarray, "n classes"]
     split: Split
     paths: tuple[str, ...] | None = None
@@ -50,34 +51,42 @@ class LabelledFeatures:
 
 @dataclass(frozen=True, eq=False)
 class Vectors:
-    """Features to encode; labels and paths where the file has them."""
+    """Features to encode, with labels and paths if the file has them."""
 
-    features: Float32[np.ndarray, "n d"]
+    features: Float32[np.ndarray, "n *shape"]
     labels: Int64[np.ndarray, " n"] | Bool[np.ndarray, "n classes"] | None = None
     paths: tuple[str, ...] | None = None
     classes: tuple[str, ...] | None = None
 
+    def __len__(self) -> int:
+        return len(self.features)
+
 
 def read_features(file: Path) -> LabelledFeatures:
-    """The features of a file, checked: whatever is wrong with it is said in one line."""
+    """Read and check a features file; raise `InputError` with one line if anything is wrong."""
     arrays = read_arrays(file)
-    for name in ("features", "labels", "train", "query", "database"):
+    for name in ("features", "labels", "train"):
         if name not in arrays:
             raise InputError(
                 f"{file} has no array {name!r}, only {', '.join(sorted(arrays)) or 'none at all'}; "
-                "save features, labels, train, query and database with numpy.savez"
+                "save features, labels and train, and query and database if it is to be scored, "
+                "with numpy.savez"
             )
     try:
         features = checked_features(arrays["features"])
         labels = checked_labels(arrays["labels"], n_rows=len(features))
         split = Split(
-            *(checked_rows(name, arrays[name]) for name in ("train", "query", "database"))
+            **{
+                name: checked_rows(name, arrays[name])
+                for name in ("train", "query", "database")
+                if name in arrays
+            }
         )
         split.check(len(features))
         paths = checked_paths(arrays.get("paths"), n_rows=len(features))
         classes = checked_strings("classes", arrays.get("classes"))
         if classes is not None:
-            check_labels(labels, classes, n_images=len(features))
+            check_class_names(labels, classes, n_images=len(features))
         views = checked_views(arrays, features)
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
@@ -86,7 +95,7 @@ def read_features(file: Path) -> LabelledFeatures:
 
 
 def read_vectors(file: Path) -> Vectors:
-    """The features of a file that need neither labels nor a split, as for encoding alone."""
+    """Read features to encode; labels and a split may be missing."""
     arrays = read_arrays(file)
     if "features" not in arrays:
         raise InputError(
@@ -107,14 +116,14 @@ def read_vectors(file: Path) -> Vectors:
 
 
 def write_features(data: LabelledFeatures, file: Path) -> None:
-    """Write the file whole or not at all, in the place of one that may be there."""
+    """Write the file atomically, replacing an existing one."""
     arrays: dict[str, np.ndarray] = {
         "features": data.features,
         "labels": data.labels,
         "train": data.split.train,
-        "query": data.split.query,
-        "database": data.split.database,
     }
+    if data.split.is_scored:
+        arrays |= {"query": data.split.query, "database": data.split.database}
     if data.paths is not None:
         arrays["paths"] = np.array(data.paths)
     if data.classes is not None:
@@ -131,38 +140,38 @@ def read_arrays(file: Path) -> dict[str, np.ndarray]:
     if not file.is_file():
         raise InputError(f"there is no features file {file}; check the path")
     try:
-        # Opened here, because numpy leaves a damaged file open.
+        # Opened here, because numpy does not close a damaged file.
         with file.open("rb") as opened:
             loaded = np.load(opened, allow_pickle=False)
             if isinstance(loaded, np.ndarray):
                 raise InputError(
-                    f"{file} holds one array without a name; save features, labels, train, query "
+                    f"{file} has one array without a name; save features, labels, train, query "
                     "and database with numpy.savez"
                 )
             return dict(loaded)
     except InputError:
         raise
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        # Pickled objects are refused, not loaded: they could run any code.
+        # Pickled objects are never loaded: they could run any code.
         raise InputError(
             f"cannot read {file} as arrays of numbers and strings: {error}; "
             "save it again with numpy.savez, without objects"
         ) from None
 
 
-def checked_features(features: Shaped[np.ndarray, "..."]) -> Float32[np.ndarray, "n d"]:
-    if features.ndim != 2 or 0 in features.shape or features.dtype.kind != "f":
+def checked_features(features: Shaped[np.ndarray, "..."]) -> Float32[np.ndarray, "n *shape"]:
+    if features.ndim not in (2, 4) or 0 in features.shape or features.dtype.kind != "f":
         raise InputError(
             f"features are {features.dtype} of shape {features.shape}; "
             "they must be floats of shape (rows, dimensions)"
         )
-    # A number too large for single precision becomes infinite and is found below.
+    # Values too large for float32 become infinite and are found below.
     with np.errstate(over="ignore"):
         result = features.astype(np.float32, copy=False)
-    finite = np.isfinite(result).all(axis=1)
+    finite = np.isfinite(result).reshape(len(result), -1).all(axis=1)
     if not finite.all():
         raise InputError(
-            f"{np.count_nonzero(~finite)} rows of features hold NaN or infinite numbers, the first "
+            f"{np.count_nonzero(~finite)} rows of features contain NaN or infinity, the first "
             f"is row {int(np.argmin(finite))}; leave such rows out"
         )
     return result
@@ -171,16 +180,16 @@ def checked_features(features: Shaped[np.ndarray, "..."]) -> Float32[np.ndarray,
 def checked_labels(
     labels: Shaped[np.ndarray, "..."], *, n_rows: int
 ) -> Int64[np.ndarray, " n"] | Bool[np.ndarray, "n classes"]:
-    one_each = labels.ndim == 1 and labels.dtype.kind in "iu"
-    several = labels.ndim == 2 and labels.dtype.kind in "iub" and np.isin(labels, (0, 1)).all()
-    if not one_each and not several:
+    single = labels.ndim == 1 and labels.dtype.kind in "iu"
+    multi = labels.ndim == 2 and labels.dtype.kind in "iub" and np.isin(labels, (0, 1)).all()
+    if not single and not multi:
         raise InputError(
             f"labels are {labels.dtype} of shape {labels.shape}; they must be one integer per row, "
             "or 0 and 1 of shape (rows, classes)"
         )
     if len(labels) != n_rows:
         raise InputError(f"got {len(labels)} labels for {n_rows} rows of features; give one each")
-    return labels.astype(np.int64) if one_each else labels.astype(bool)
+    return labels.astype(np.int64) if single else labels.astype(bool)
 
 
 def checked_rows(name: str, rows: Shaped[np.ndarray, "..."]) -> Int64[np.ndarray, " rows"]:
@@ -212,22 +221,22 @@ def checked_strings(name: str, strings: Shaped[np.ndarray, "..."] | None) -> tup
 
 
 def checked_views(
-    arrays: dict[str, np.ndarray], features: Float32[np.ndarray, "n d"]
+    arrays: dict[str, np.ndarray], features: Float32[np.ndarray, "n *shape"]
 ) -> Views | None:
     if "views" not in arrays and "view_of" not in arrays:
         return None
     if "views" not in arrays or "view_of" not in arrays:
-        raise InputError("of the arrays views and view_of one is missing; save both or none")
+        raise InputError("one of the arrays views and view_of is missing; save both or neither")
     try:
         views = checked_features(arrays["views"])
     except InputError as error:
-        raise InputError(f"of the further views, {error}") from None
-    of = checked_rows("view_of", arrays["view_of"])
-    if views.shape != (len(of), features.shape[1]):
+        raise InputError(f"in the array views: {error}") from None
+    rows = checked_rows("view_of", arrays["view_of"])
+    if views.shape != (len(rows), features.shape[1]):
         raise InputError(
-            f"views have the shape {views.shape} for {len(of)} rows in view_of and "
-            f"{features.shape[1]} dimensions; give one row of as many dimensions for each"
+            f"views have the shape {views.shape}, but view_of has {len(rows)} rows and features "
+            f"have {features.shape[1]} dimensions; give views the shape (rows, dimensions)"
         )
-    if of.min() < 0 or of.max() >= len(features):
-        raise InputError(f"view_of names rows that do not exist; there are {len(features)}")
-    return Views(views, of)
+    if rows.min() < 0 or rows.max() >= len(features):
+        raise InputError(f"view_of has rows that do not exist; there are {len(features)} rows")
+    return Views(views, rows)

@@ -1,8 +1,8 @@
-"""Batches that contain triplets.
+"""Batch samplers whose batches contain triplets.
 
-A batcher is called with the number of the epoch and yields row positions, one array per batch.
-The same seed and epoch always give the same batches, so a run can be repeated, or taken up again
-in the middle.
+A sampler is called with the number of the epoch and yields row positions, one array per batch.
+The same seed and epoch always give the same batches, so a run can be repeated, or resumed in the
+middle of an epoch.
 """
 
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ from jaxtyping import Bool, Int, Int64
 
 from orbithash.errors import InputError
 
-TRIPLET = 3  # images: an anchor, one that is related and one that is not
-BATCHES_PER_EPOCH = 4  # at least: so many steps are worth an epoch's name
+MIN_BATCH_SIZE = 3  # a triplet: an anchor, a related and an unrelated image
+MIN_BATCHES_PER_EPOCH = 4
 
 
 def batches_by_labels(
@@ -24,15 +24,18 @@ def batches_by_labels(
     images_per_class: int,
     seed: int,
 ) -> "ClassBalancedBatches | ShuffledBatches":
-    """Classes × images where images have one label, shuffled where they have several.
+    """Return class-balanced batches for single labels, shuffled batches for several per image.
 
-    A batch has `batch_size` images, or a quarter of all where these are few, or what comes nearest
-    below with the same number of each class; more than `images_per_class` if the classes are few.
-    It has never fewer than a triplet.
+    - The batch size is at most `batch_size` and at most a quarter of all images, so that an epoch
+      has at least four batches; but at least one triplet.
+    - Class-balanced batches round it down to a multiple of the number of classes in a batch. If
+      there are too few classes for `images_per_class` each, every class has more.
     """
-    batch_size = min(batch_size, max(TRIPLET, len(labels) // BATCHES_PER_EPOCH))
+    batch_size = min(batch_size, max(MIN_BATCH_SIZE, len(labels) // MIN_BATCHES_PER_EPOCH))
     if labels.ndim == 2:
-        return ShuffledBatches(len(labels), min(len(labels), max(TRIPLET, batch_size)), seed=seed)
+        return ShuffledBatches(
+            len(labels), min(len(labels), max(MIN_BATCH_SIZE, batch_size)), seed=seed
+        )
     n_classes = len(np.unique(labels))
     classes_per_batch = max(2, min(n_classes, batch_size // images_per_class))
     return ClassBalancedBatches(
@@ -42,9 +45,9 @@ def batches_by_labels(
 
 @dataclass(frozen=True, eq=False)
 class ShuffledBatches:
-    """All images once per epoch, in random order; a last batch that is not full is left out.
+    """All images once per epoch, in random order; an incomplete last batch is dropped.
 
-    Works for any labels, because it never looks at them.
+    Works with any labels, because it does not use them.
     """
 
     n_images: int
@@ -68,12 +71,12 @@ class ShuffledBatches:
 
 @dataclass(frozen=True, eq=False)
 class ClassBalancedBatches:
-    """So many random classes per batch, and so many random images of each.
+    """P random classes × K random images per batch (PK sampling).
 
-    With at least two classes and two images of each, every image of every batch has a positive and
-    a negative. An epoch has as many batches as would show each image once; classes with fewer
-    images repeat theirs, but within a batch only those that have not enough for it. Images of
-    several labels belong to no one class: use `ShuffledBatches`.
+    P is `classes_per_batch` and K `images_per_class`, both at least 2: then every image of a batch
+    has a positive and a negative. The number of images in an epoch is that of the dataset; small
+    classes repeat theirs. Within a batch, images repeat only in classes of fewer than K. Images of
+    several labels have no single class: use `ShuffledBatches`.
     """
 
     labels: Int[np.ndarray, "..."]
@@ -85,7 +88,7 @@ class ClassBalancedBatches:
         if self.labels.ndim != 1:
             raise InputError(
                 f"got labels of shape {self.labels.shape}; batches by class need one label per "
-                "image: use ShuffledBatches for images of several labels"
+                "image: use ShuffledBatches for images with several labels"
             )
         n_classes = len(np.unique(self.labels))
         if not 2 <= self.classes_per_batch <= n_classes or self.images_per_class < 2:
@@ -103,31 +106,36 @@ class ClassBalancedBatches:
 
     def __call__(self, epoch: int) -> Iterator[Int64[np.ndarray, " batch"]]:
         rng = np.random.default_rng([self.seed, epoch])
-        # Each class deals its shuffled images from the top and shuffles anew when they run out.
-        decks = [_Deck(np.flatnonzero(self.labels == c), rng) for c in np.unique(self.labels)]
+        classes = [
+            _ShuffledRows(np.flatnonzero(self.labels == label), rng)
+            for label in np.unique(self.labels)
+        ]
         for _ in range(len(self)):
-            chosen = rng.choice(len(decks), self.classes_per_batch, replace=False)
-            yield np.concatenate([decks[c].deal(self.images_per_class) for c in chosen])
+            drawn = rng.choice(len(classes), self.classes_per_batch, replace=False)
+            yield np.concatenate([classes[c].draw(self.images_per_class) for c in drawn])
 
 
-class _Deck:
-    """The images of a class in random order, dealt from the top and shuffled anew when at an end.
+class _ShuffledRows:
+    """The rows of a class in random order, reshuffled when exhausted.
 
-    No image comes twice in one deal, unless the class has fewer than are asked for.
+    One draw repeats a row only if the class has fewer rows than are drawn.
     """
 
     def __init__(self, rows: Int64[np.ndarray, " n"], rng: np.random.Generator) -> None:
         self.rows, self.rng = rows, rng
-        self.left = rng.permutation(rows)
+        self.remaining = rng.permutation(rows)
 
-    def deal(self, count: int) -> Int64[np.ndarray, " {count}"]:
-        dealt = self.left[:count]
-        self.left = self.left[count:]
-        while len(dealt) < count:
+    def draw(self, count: int) -> Int64[np.ndarray, " {count}"]:
+        drawn = self.remaining[:count]
+        self.remaining = self.remaining[count:]
+        while len(drawn) < count:
             shuffled = self.rng.permutation(self.rows)
-            # What this deal holds already goes to the bottom.
-            again = np.isin(shuffled, dealt)
-            deck = np.concatenate([shuffled[~again], shuffled[again]])
-            missing = count - len(dealt)
-            dealt, self.left = np.concatenate([dealt, deck[:missing]]), deck[missing:]
-        return dealt
+            # Rows that this draw already has come last.
+            repeated = np.isin(shuffled, drawn)
+            shuffled = np.concatenate([shuffled[~repeated], shuffled[repeated]])
+            missing = count - len(drawn)
+            drawn, self.remaining = (
+                np.concatenate([drawn, shuffled[:missing]]),
+                shuffled[missing:],
+            )
+        return drawn

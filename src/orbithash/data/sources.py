@@ -1,27 +1,54 @@
-"""Sources: the folder, table, features file or dataset that a user names, opened."""
+"""Sources: the folder, table, features file, dataset or arrays that a user gives, opened."""
 
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from orbithash.data.benchmarks import BENCHMARKS, DATASETS
-from orbithash.data.features import LabelledFeatures, read_features
+from orbithash.data.features import (
+    LabelledFeatures,
+    Vectors,
+    checked_features,
+    checked_labels,
+    read_features,
+    read_vectors,
+)
 from orbithash.data.folder import all_images, class_folders
-from orbithash.data.images import ImageFiles, LabelledImages
+from orbithash.data.images import ImageFiles, ImageSource, read_dataset
+from orbithash.data.splits import Split
 from orbithash.data.table import image_table, is_table
 from orbithash.errors import InputError
 from orbithash.files import absolute_name
 
 
-def open_source(source: str) -> ImageFiles | LabelledFeatures | LabelledImages:
-    """What a user names: a folder of class folders, a table, features, or a dataset.
+def open_source(source: Any) -> ImageSource | LabelledFeatures:
+    """Open labelled images or features.
 
-    A table ends in `.csv` or `.parquet` and features in `.npz`. A benchmark is written
-    `name:folder`, and what comes with the install by its name alone.
+    A path is a folder of class folders, a table (`.csv`, `.parquet`) or a features file (`.npz`); a
+    benchmark is written `name:folder`, and a dataset that comes with the install by its name. In
+    Python also `(features, labels)`, or a torch Dataset of (image, label): all of it trains.
     """
+    if isinstance(source, LabelledFeatures | ImageSource):
+        return source
+    if isinstance(source, tuple) and len(source) == 2:
+        return labelled_arrays(*source)
+    if not isinstance(source, str | Path):
+        if hasattr(source, "__getitem__") and hasattr(source, "__len__"):
+            return read_dataset(source)
+        raise InputError(
+            f"got a source of type {type(source).__name__}; give a path, (features, labels), or a "
+            "Dataset of (image, label)"
+        )
+    return open_named(str(source))
+
+
+def open_named(source: str) -> ImageFiles | LabelledFeatures:
     name, colon, folder = source.partition(":")
     if colon and name in BENCHMARKS:
         return BENCHMARKS[name](Path(folder))
     path = Path(source)
-    if path.suffix.lower() == ".npz":
+    if holds_features(source):
         return read_features(path)
     if is_table(path):
         return image_table(path)
@@ -37,12 +64,30 @@ def open_source(source: str) -> ImageFiles | LabelledFeatures | LabelledImages:
     )
 
 
+def open_unlabelled(source: Any) -> ImageSource | LabelledFeatures | Vectors:
+    """Open images or features to encode: neither a split nor labels are needed."""
+    if isinstance(source, Vectors):
+        return source
+    if isinstance(source, np.ndarray):
+        return Vectors(checked_features(source))
+    if isinstance(source, str | Path):
+        path = Path(source)
+        if holds_features(str(source)):
+            return read_vectors(path)
+        if path.is_dir():
+            return all_images(path)
+        if is_table(path):
+            return image_table(path, undivided=True)
+    return open_source(source)
+
+
 def holds_features(source: str) -> bool:
+    """Whether a path names a features file."""
     return Path(source).suffix.lower() == ".npz"
 
 
-def image_files(source: str) -> "ImageFiles":
-    """The labelled image files that a source names."""
+def image_files(source: str) -> ImageFiles:
+    """Open image files; raise if the source has none."""
     images = open_source(source)
     if not isinstance(images, ImageFiles):
         raise InputError(
@@ -51,21 +96,26 @@ def image_files(source: str) -> "ImageFiles":
     return images
 
 
-def images_to_encode(source: str) -> "ImageFiles":
-    """The image files that a source names; codes need no split, and those of a folder no class."""
-    path = Path(source)
-    if path.is_dir():
-        return all_images(path)
-    return image_table(path, undivided=True) if is_table(path) else image_files(source)
-
-
-def absolute_source(source: str) -> str:
-    """The same source by a name that means it from any folder.
+def absolute_source(source: str | Path) -> str:
+    """Return a name of the source that is the same from any working directory.
 
     >>> absolute_source("voc2007:/data/VOC2007")
     'voc2007:/data/VOC2007'
     """
-    name, colon, folder = source.partition(":")
+    name, colon, folder = str(source).partition(":")
     if colon and not Path(source).exists():
         return f"{name}:{absolute_name(folder)}"
     return absolute_name(source)
+
+
+def labelled_arrays(features: Any, labels: Any) -> LabelledFeatures:
+    """Features and labels in memory; every row trains, and there are no queries."""
+    array = np.asarray(features)
+    if array.dtype.kind in "iub":
+        array = array.astype(np.float32)
+    vectors = checked_features(array)
+    return LabelledFeatures(
+        vectors,
+        checked_labels(np.asarray(labels), n_rows=len(vectors)),
+        Split(train=np.arange(len(vectors))),
+    )

@@ -1,4 +1,4 @@
-"""Splits: which images train, are queries, are searched, or are held out for validation."""
+"""Splits: which images are for training, queries, the database or validation."""
 
 import hashlib
 from collections.abc import Sequence
@@ -10,6 +10,9 @@ from jaxtyping import Bool, Float, Int, Int64
 from orbithash.errors import InputError
 from orbithash.relevance import group_by_labels, related
 
+QUERY_SHARE = 0.2  # of the images, in the default split
+MIN_TRAIN_PER_CLASS = 2  # a triplet needs an anchor and a positive
+
 
 def no_rows() -> Int64[np.ndarray, " n"]:
     return np.empty(0, dtype=np.int64)
@@ -17,21 +20,26 @@ def no_rows() -> Int64[np.ndarray, " n"]:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Row numbers of the images that train, that are searched for, and that are searched.
+    """Row numbers of the training images, the queries, the database and the validation images.
 
     `train`, `query` and `database` may overlap, as they do in published benchmarks. `validation`
-    is what settings are chosen on; it never overlaps `train` or `query`.
+    is for choosing settings; it never overlaps `train` or `query`.
     """
 
     train: Int64[np.ndarray, " train"]
-    query: Int64[np.ndarray, " query"]
-    database: Int64[np.ndarray, " database"]
+    query: Int64[np.ndarray, " query"] = field(default_factory=no_rows)
+    database: Int64[np.ndarray, " database"] = field(default_factory=no_rows)
     validation: Int64[np.ndarray, " validation"] = field(default_factory=no_rows)
 
     def __post_init__(self) -> None:
-        for name in ("train", "query", "database"):
-            if len(getattr(self, name)) == 0:
-                raise InputError(f"the split has no {name} images; give at least one row number")
+        if len(self.train) == 0:
+            raise InputError("the split has no train images; give at least one row number")
+        if (len(self.query) == 0) != (len(self.database) == 0):
+            empty = "database" if len(self.query) else "query"
+            raise InputError(
+                f"the split has no {empty} images; give at least one row number, or neither "
+                "queries nor a database where nothing is scored"
+            )
         for name in ("train", "query", "database", "validation"):
             rows = getattr(self, name)
             if len(np.unique(rows)) < len(rows):
@@ -44,6 +52,11 @@ class Split:
                     "settings must be chosen on images that neither train nor are queries"
                 )
 
+    @property
+    def is_scored(self) -> bool:
+        """Whether there are queries, and a database to search."""
+        return len(self.query) > 0
+
     def check(self, n_images: int) -> None:
         """Raise unless every row number is one of `n_images` images."""
         for name in ("train", "query", "database", "validation"):
@@ -55,58 +68,39 @@ class Split:
                 )
 
 
-def rows_by_class(
-    labels: Int[np.ndarray, " n"] | Int[np.ndarray, "n classes"] | Bool[np.ndarray, "n classes"],
-) -> list[Int64[np.ndarray, " rows"]]:
-    """The row numbers of each class, in order.
-
-    Images of several labels belong to no one class: they are all in one.
-
-    >>> rows_by_class(np.array([7, 3, 7]))
-    [array([1]), array([0, 2])]
-    """
-    if labels.ndim == 2:
-        return [np.arange(len(labels))]
-    return [np.flatnonzero(labels == label) for label in np.unique(labels)]
-
-
-QUERY_SHARE = 0.2
-LEFT_TO_TRAIN = 2  # of every class: an anchor and a positive
-
-
 def default_split(
     labels: Int[np.ndarray, " n"] | Int[np.ndarray, "n classes"] | Bool[np.ndarray, "n classes"],
     paths: Sequence[str],
     *,
     seed: int = 0,
 ) -> Split:
-    """About a fifth of the images are queries; all others train and are the database.
+    """Split images that have no split: about a fifth are queries, all others train.
 
-    The seed and an image's own path decide whether it is a query, so that images which are added
-    or removed later leave the others where they are: else a run would be scored on what it was
-    trained on. Only where that would leave a class of three or more without any query, or with
-    fewer than two images to train, is the image taken that comes nearest. A class of one or two
-    images gives no query. Images of several labels count as one class.
+    The images that train are also the database. The path of an image and the seed give it a number
+    in [0, 1). In each class
+
+    - images with a number below 0.2 are queries;
+    - if there is none, the image with the lowest number is a query;
+    - two images or more must train, so a larger number of queries is cut to those with the lowest
+      numbers, and a class of one or two images has no query.
+
+    An image that is added or removed later therefore moves no other one between training and
+    queries, except by the last two rules. If images have several labels, all form one class.
     """
-    places = places_of(paths, seed=seed)
+    numbers = hash_paths(paths, seed=seed)
     is_query = np.zeros(len(labels), dtype=bool)
     for rows in rows_by_class(labels):
-        nearest_first = rows[np.argsort(places[rows], kind="stable")]
-        wanted = max(1, int((places[rows] < QUERY_SHARE).sum()))
-        is_query[nearest_first[: max(0, min(wanted, len(rows) - LEFT_TO_TRAIN))]] = True
+        n_below = int((numbers[rows] < QUERY_SHARE).sum())
+        n_queries = n_held_out(n_below, n_images=len(rows))
+        lowest_first = rows[np.argsort(numbers[rows], kind="stable")]
+        is_query[lowest_first[:n_queries]] = True
     if not is_query.any():
         raise InputError(
-            f"no class of the {len(labels)} images has three, so none can be searched for; "
+            f"no class of the {len(labels)} images has at least three, so no query can be chosen; "
             "give more images per class, or a table with a split"
         )
-    rest = np.flatnonzero(~is_query)
-    return Split(train=rest, query=np.flatnonzero(is_query), database=rest)
-
-
-def places_of(paths: Sequence[str], *, seed: int) -> Float[np.ndarray, " n"]:
-    """A number from 0 to 1 for every path, as if by chance, and the same on every machine."""
-    digests = (hashlib.sha256(f"{seed}\n{path}".encode()).digest() for path in paths)
-    return np.array([int.from_bytes(digest[:8], "big") / 2**64 for digest in digests])
+    train = np.flatnonzero(~is_query)
+    return Split(train=train, query=np.flatnonzero(is_query), database=train)
 
 
 def hold_out(
@@ -114,11 +108,11 @@ def hold_out(
     share: float,
     *,
     seed: int,
-) -> tuple[Int64[np.ndarray, " rest"], Int64[np.ndarray, " held_out"]]:
-    """Positions that train, and positions that are held out, each in order.
+) -> tuple[Int64[np.ndarray, " train"], Int64[np.ndarray, " held_out"]]:
+    """Return the positions that train and the positions that are held out, both sorted.
 
-    Of every class the same share is held out, at least one image if two are left to train. Images
-    of several labels belong to no one class: of them the share is drawn from all.
+    The same share of every class is held out at random: at least one image, unless fewer than two
+    would train. Images of several labels are drawn without stratification.
 
     >>> hold_out(np.array([0, 0, 0, 1, 1]), 0.2, seed=0)
     (array([0, 1, 3, 4]), array([2]))
@@ -126,16 +120,17 @@ def hold_out(
     rng = np.random.default_rng(seed)
     held_out = np.zeros(len(labels), dtype=bool)
     for rows in rows_by_class(labels) if share else []:
-        wanted = max(1, round(share * len(rows)))
-        chosen = rng.permutation(rows)[: max(0, min(wanted, len(rows) - LEFT_TO_TRAIN))]
-        held_out[chosen] = True
+        n_drawn = n_held_out(round(share * len(rows)), n_images=len(rows))
+        held_out[rng.permutation(rows)[:n_drawn]] = True
     return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
 
 def stratified_parts(
     labels: Int[np.ndarray, " n"], per_class: list[int], *, seed: int
 ) -> list[Int64[np.ndarray, " part"]]:
-    """Disjoint sets of row numbers with so many images of every class, and the rest as the last.
+    """Draw disjoint parts at random, part i with `per_class[i]` images of every class.
+
+    The last part of the result holds all remaining images. Each part is sorted.
 
     >>> [part.tolist() for part in stratified_parts(np.array([0, 0, 0, 1, 1, 1]), [1], seed=0)]
     [[2, 5], [0, 1, 3, 4]]
@@ -147,10 +142,10 @@ def stratified_parts(
         if len(rows) < sum(per_class):
             raise InputError(
                 f"class {label} has {len(rows)} images but the parts need {sum(per_class)} of each "
-                "class; ask for fewer"
+                "class; request fewer"
             )
-        for part, chosen in zip(parts, np.split(rows, np.cumsum(per_class)), strict=True):
-            part.append(chosen)
+        for part, drawn in zip(parts, np.split(rows, np.cumsum(per_class)), strict=True):
+            part.append(drawn)
     return [np.sort(np.concatenate(part)) for part in parts]
 
 
@@ -158,9 +153,11 @@ def check_trainable(
     labels: Int[np.ndarray, " n"] | Int[np.ndarray, "n classes"] | Bool[np.ndarray, "n classes"],
     names: Sequence[str] | None = None,
 ) -> None:
-    """Raise unless every class has two images, or, of several labels, some images are related.
+    """Raise unless the images can form triplets: related and unrelated ones.
 
-    `names` are those of the classes 0, 1, …, for who reads the error.
+    With one label per image, there must be two classes, and two images of each. With several, some
+    two images must share a label and some two must not. `names` are the classes' names, for the
+    error message.
     """
     if labels.ndim == 1:
         classes, sizes = np.unique(labels, return_counts=True)
@@ -171,19 +168,48 @@ def check_trainable(
         if len(classes) < 2:
             raise InputError(
                 f"all {len(labels)} training images are of {name(int(classes[0]))}; "
-                "learning from labels needs at least two classes"
+                "training on labels needs at least two classes"
             )
         if sizes.min() < 2:
-            alone = classes[sizes < 2]
+            single = classes[sizes < 2]
             raise InputError(
-                f"{len(alone)} of {len(classes)} classes have one training image, the first is "
-                f"{name(int(alone[0]))}; a class needs two to learn from: add images, or leave "
-                "these rows out of train"
+                f"{len(single)} of {len(classes)} classes have one training image, the first is "
+                f"{name(int(single[0]))}; a class needs at least two: add images, or leave these "
+                "rows out of train"
             )
         return
     if labels.sum(axis=0).max(initial=0) < 2:
-        raise InputError("no two training images share a label; learning needs some that do")
+        raise InputError("no two training images share a label; training needs some that do")
     sets = group_by_labels(labels.astype(np.int64)).labels
-    # Row by row: nearly always the first one settles it.
+    # Row by row, because the first row nearly always decides.
     if all(related(row[None], sets).all() for row in sets):
-        raise InputError("all training images share a label; learning needs some that do not")
+        raise InputError("all training images share a label; training needs some that do not")
+
+
+def rows_by_class(
+    labels: Int[np.ndarray, " n"] | Int[np.ndarray, "n classes"] | Bool[np.ndarray, "n classes"],
+) -> list[Int64[np.ndarray, " rows"]]:
+    """Return the row numbers of each class, sorted; labels of shape (n, classes) are one class.
+
+    >>> rows_by_class(np.array([7, 3, 7]))
+    [array([1]), array([0, 2])]
+    """
+    if labels.ndim == 2:
+        return [np.arange(len(labels))]
+    return [np.flatnonzero(labels == label) for label in np.unique(labels)]
+
+
+def n_held_out(requested: int, *, n_images: int) -> int:
+    """Return how many images of a class to take out of training: at least one, if enough are left.
+
+    >>> [n_held_out(0, n_images=n) for n in (1, 2, 3)]
+    [0, 0, 1]
+    """
+    available = max(0, n_images - MIN_TRAIN_PER_CLASS)
+    return min(max(1, requested), available)
+
+
+def hash_paths(paths: Sequence[str], *, seed: int) -> Float[np.ndarray, " n"]:
+    """Return a pseudo-random number in [0, 1) for each path, the same on every machine."""
+    digests = (hashlib.sha256(f"{seed}\n{path}".encode()).digest() for path in paths)
+    return np.array([int.from_bytes(digest[:8], "big") / 2**64 for digest in digests])

@@ -1,4 +1,4 @@
-"""A table of images: `.csv` or `.parquet`, with the columns path, labels and, optionally, split."""
+"""Image tables: `.csv` or `.parquet` with the columns path, labels and, optionally, split."""
 
 import csv
 import io
@@ -17,32 +17,32 @@ from orbithash.files import whole_file
 
 PARTS = ("train", "query", "database")
 COLUMNS = ("path", "labels", "split")
-NO_LABEL = ";"  # an empty cell would rather be a mistake
+NO_LABEL = ";"  # an empty cell is more likely a mistake
 
 
 def image_table(file: Path, *, seed: int = 0, undivided: bool = False) -> ImageFiles:
-    """The images of a table, in its order.
+    """Open the images of a table, in its order.
 
-    Paths are relative to the table's folder. Several labels of an image are separated by `;`, which
-    alone says that it has none, and several parts of the split, as in `train+database`, by `+`.
-    Without the column split, `default_split` makes one. Classes are the labels in alphabetical
-    order. To be encoded alone, images may be `undivided`: all are in every part of the split.
+    Paths are relative to the table's folder. `;` separates several labels of an image, and a lone
+    `;` stands for none. `+` joins several parts of the split, such as `train+database`; without the
+    column split, `default_split` makes the split. Classes are the labels in alphabetical order.
+    With `undivided`, every image is in every part of the split, which is enough for encoding.
     """
     paths, labels, parts = [], [], []
-    for place, row in read_rows(file):
+    for position, row in read_rows(file):
         paths.append(row["path"])
         names = {name.strip() for name in row["labels"].split(";")} - {""}
         if not row["path"] or not row["labels"].strip():
             raise InputError(
-                f"{place} of {file} lacks a path or a label; give both, or {NO_LABEL} for an image "
-                "that has none"
+                f"{position} of {file} lacks a path or a label; give both, or {NO_LABEL} for an "
+                "image without labels"
             )
         labels.append(names)
         if "split" in row:
             parts.append({part.strip() for part in row["split"].split("+")} - {""})
             if unknown := sorted(parts[-1] - set(PARTS)):
                 raise InputError(
-                    f"{place} of {file} has the split {row['split']!r} with {unknown[0]!r}; "
+                    f"{position} of {file} has the split {row['split']!r} with {unknown[0]!r}; "
                     "join train, query and database by +"
                 )
     if not paths:
@@ -63,18 +63,18 @@ def image_table(file: Path, *, seed: int = 0, undivided: bool = False) -> ImageF
 
 
 def is_table(file: Path) -> bool:
-    """By its name alone."""
+    """Return whether a file has the name of a table; it is not opened."""
     return file.suffix.lower() in (".csv", ".parquet")
 
 
 def write_image_table(images: ImageFiles, file: Path) -> None:
-    """Write which images there are, with labels and split, as a `.csv` that `image_table` reads.
+    """Write the images' paths, labels and split as a `.csv` that `image_table` reads.
 
-    Paths are written relative to the table, so that the two may move together. A split that was
-    drawn at random is thereby kept beside what was made with it.
+    Paths are relative to the table, so that images and table can move together. Use it to keep a
+    random split with the run that used it.
     """
-    if divided := [name for name in images.classes if ";" in name]:
-        raise InputError(f"the class {divided[0]!r} has a ;, which separates labels; rename it")
+    if invalid := [name for name in images.classes if ";" in name]:
+        raise InputError(f"the class {invalid[0]!r} has a ;, which separates labels; rename it")
     root = Path(os.path.relpath(images.root, file.parent))
     text = io.StringIO(newline="")
     table = csv.writer(text, lineterminator="\n")
@@ -91,7 +91,7 @@ def write_image_table(images: ImageFiles, file: Path) -> None:
 
 
 def read_rows(file: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """Every row with its place in the file, as an error would name it."""
+    """Yield every row after its position in the file, such as "line 3", for error messages."""
     if not file.is_file():
         raise InputError(f"there is no table {file}; check the path")
     if file.suffix.lower() == ".parquet":
@@ -100,7 +100,7 @@ def read_rows(file: Path) -> Iterator[tuple[str, dict[str, str]]]:
             yield f"row {number}", row
         return
     try:
-        # Spreadsheets open their tables with a byte order mark.
+        # Spreadsheet programs begin a CSV file with a byte order mark.
         with file.open(newline="", encoding="utf-8-sig") as lines:
             reader = csv.DictReader(lines, restval="")
             check_columns(file, list(reader.fieldnames or []))
@@ -115,21 +115,21 @@ def check_columns(file: Path, columns: list[str]) -> None:
         if column not in columns:
             raise InputError(
                 f"{file} has no column {column!r}, only {', '.join(columns) or 'none'}; "
-                "it must have the columns path, labels and, if wanted, split"
+                "it must have the columns path, labels and, optionally, split"
             )
 
 
 def numbered(
     labels: list[set[str]], classes: tuple[str, ...]
 ) -> Int64[np.ndarray, " n"] | Bool[np.ndarray, "n classes"]:
-    """One number per image where every image has one label, or else a column per class."""
+    """Return one number per image if every image has one label, otherwise a column per class."""
     number = {name: column for column, name in enumerate(classes)}
     if all(len(names) == 1 for names in labels):
         return np.array([number[name] for names in labels for name in names], dtype=np.int64)
-    several = np.zeros((len(labels), len(classes)), dtype=bool)
+    multi_hot = np.zeros((len(labels), len(classes)), dtype=bool)
     for row, names in enumerate(labels):
-        several[row, [number[name] for name in names]] = True
-    return several
+        multi_hot[row, [number[name] for name in names]] = True
+    return multi_hot
 
 
 def rows_of(part: str, parts: list[set[str]]) -> Int64[np.ndarray, " rows"]:
@@ -137,9 +137,9 @@ def rows_of(part: str, parts: list[set[str]]) -> Int64[np.ndarray, " rows"]:
 
 
 def read_parquet_rows(file: Path, columns: tuple[str, ...]) -> Iterator[dict[str, str]]:
-    """Every row with those of the columns that the file has, as text.
+    """Yield every row as text, with those of the columns that the file has.
 
-    Numbers become their digits, lists are joined by `;`, and what is missing is empty.
+    Lists are joined by `;`, and missing values are empty.
     """
     try:
         from pyarrow import ArrowException, ArrowInvalid, parquet
@@ -148,7 +148,7 @@ def read_parquet_rows(file: Path, columns: tuple[str, ...]) -> Iterator[dict[str
     try:
         with parquet.ParquetFile(file) as opened:
             present = [name for name in opened.schema_arrow.names if name in columns]
-            # A part at a time: a table of millions of images need not be in memory twice.
+            # In batches, so that a table of millions of images is not in memory twice.
             for batch in opened.iter_batches(columns=present):
                 for row in batch.to_pylist():
                     yield {name: as_text(value) for name, value in row.items()}

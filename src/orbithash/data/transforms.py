@@ -1,10 +1,11 @@
-"""From an image file to the pixels that a network is shown."""
+"""Reading images: decoding, resizing and cropping to a network's input."""
 
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Shaped, UInt8
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from orbithash.errors import InputError, UnreadableImageError
@@ -20,17 +21,17 @@ MAX_PIXELS = 80_000_000  # about 240 MB when decoded; a small file can claim far
 
 
 def read_view(
-    path: Path,
+    image: Any,
     *,
     resize: int,
     crop: int,
     keep_shape: bool = False,
     interpolation: str = "bilinear",
 ) -> UInt8[np.ndarray, "{crop} {crop} 3"]:
-    """An image file as it is encoded; see `view_of`."""
-    image = read_rgb(path, at_least=resize)
+    """Read an image, given as `read_rgb` takes it, as it is encoded; see `view_of`."""
+    rgb = read_rgb(image, at_least=resize)
     return view_of(
-        image, resize=resize, crop=crop, keep_shape=keep_shape, interpolation=interpolation
+        rgb, resize=resize, crop=crop, keep_shape=keep_shape, interpolation=interpolation
     )
 
 
@@ -42,25 +43,28 @@ def view_of(
     keep_shape: bool = False,
     interpolation: str = "bilinear",
 ) -> UInt8[np.ndarray, "{crop} {crop} 3"]:
-    """The middle square of `crop` pixels of an image in RGB that is resized first.
+    """Resize an RGB image and return its central square of `crop` pixels.
 
-    It is warped to a square of `resize` pixels, or with `keep_shape` its short side becomes so
-    long.
+    The image is warped to a square of `resize` pixels. With `keep_shape` its aspect ratio is kept,
+    and its short side gets `resize` pixels.
     """
     if crop > resize:
-        raise InputError(f"cannot cut {crop} pixels out of {resize}; resize to as many or more")
-    width, height = shrunk(image.size, resize) if keep_shape else (resize, resize)
+        raise InputError(
+            f"cannot crop {crop} pixels from an image resized to {resize}; "
+            "resize to at least as many"
+        )
+    width, height = scaled_size(image.size, resize) if keep_shape else (resize, resize)
     left, top = (width - crop) // 2, (height - crop) // 2
-    # Only what will be seen is resized, which saves a fifth of the time.
-    across, down = image.width / width, image.height / height
-    box = (left * across, top * down, (left + crop) * across, (top + crop) * down)
+    # Only the crop is resized, which saves a fifth of the time.
+    x_scale, y_scale = image.width / width, image.height / height
+    box = (left * x_scale, top * y_scale, (left + crop) * x_scale, (top + crop) * y_scale)
     return np.asarray(image.resize((crop, crop), INTERPOLATIONS[interpolation], box=box))
 
 
-def shrunk(size: tuple[int, int], short_side: int) -> tuple[int, int]:
-    """Width and height in the same proportion with the short side as long as asked for.
+def scaled_size(size: tuple[int, int], short_side: int) -> tuple[int, int]:
+    """Return width and height scaled so that the shorter one is `short_side`.
 
-    >>> shrunk((640, 480), 240)
+    >>> scaled_size((640, 480), 240)
     (320, 240)
     """
     width, height = size
@@ -68,12 +72,34 @@ def shrunk(size: tuple[int, int], short_side: int) -> tuple[int, int]:
     return width * short_side // short, height * short_side // short
 
 
-def read_rgb(path: Path, *, at_least: int) -> Image.Image:
-    """A whole image file in RGB; see `decode_rgb`."""
+def read_rgb(image: Any, *, at_least: int) -> Image.Image:
+    """Return a whole image in RGB: of a path, a PIL image, or an array of uint8 pixels.
+
+    Arrays are grey, RGB or RGBA, with the channels last. Files are decoded by `decode_rgb`.
+    """
+    if isinstance(image, str | Path):
+        try:
+            return decode_rgb(Path(image), at_least=at_least)
+        except InputError as error:
+            raise UnreadableImageError(Path(image), str(error)) from error
+    if isinstance(image, np.ndarray):
+        image = image_from_array(image)
+    if not isinstance(image, Image.Image):
+        raise InputError(f"got a {type(image).__name__}; give a path, a PIL image or an array")
     try:
-        return decode_rgb(path, at_least=at_least)
-    except InputError as error:
-        raise UnreadableImageError(path, str(error)) from error
+        return to_rgb(upright(image))
+    except (ValueError, OSError) as error:  # PIL may read the file only now
+        raise InputError(f"got an image that cannot be encoded: {error}") from None
+
+
+def image_from_array(array: Shaped[np.ndarray, "..."]) -> Image.Image:
+    channels = 1 if array.ndim == 2 else array.shape[-1]
+    if array.dtype != np.uint8 or array.ndim not in (2, 3) or channels not in (1, 3, 4):
+        raise InputError(
+            f"got an array of {array.dtype} and shape {array.shape}; "
+            "give uint8 of shape (height, width, 3)"
+        )
+    return Image.fromarray(array.reshape(array.shape[:2]) if channels == 1 else array)
 
 
 def decode_rgb(
@@ -83,11 +109,11 @@ def decode_rgb(
     max_pixels: int = MAX_PIXELS,
     formats: tuple[str, ...] | None = None,
 ) -> Image.Image:
-    """A whole image in RGB, turned upright as its EXIF data say; transparent parts are white.
+    """Decode an image to RGB, rotated by its EXIF orientation, on a white background.
 
-    JPEGs may come back scaled down by 2, 4 or 8, which saves most of the work of decoding, but
-    never below `at_least` pixels a side. `formats` are Pillow's names of those that may be read,
-    all of them if not given. Whatever is wrong raises `InputError` with the reason alone.
+    JPEGs may be scaled down by 2, 4 or 8, which saves most of the decoding time, but never below
+    `at_least` pixels per side. `formats` are Pillow's names of the accepted formats, all by
+    default. Any failure raises `InputError` with the reason only, without the path.
     """
     try:
         with Image.open(file, formats=formats) as image:
@@ -100,25 +126,25 @@ def decode_rgb(
             return to_rgb(upright(image))
     except InputError:
         raise
-    except Exception as error:  # a damaged file makes decoders fail in every way there is
+    except Exception as error:  # decoders raise all kinds of errors on damaged files
         raise InputError(describe(error)) from error
 
 
 def upright(image: Image.Image) -> Image.Image:
-    """The image turned as its EXIF data say; the given one stays as it is."""
+    """Return the image rotated by its EXIF orientation; the argument is not changed."""
     try:
-        turned = image.getexif().get(ExifTags.Base.Orientation, 1) != 1
-        return ImageOps.exif_transpose(image) if turned else image
-    except Exception:  # damaged EXIF data are no reason to do without the image
+        rotated = image.getexif().get(ExifTags.Base.Orientation, 1) != 1
+        return ImageOps.exif_transpose(image) if rotated else image
+    except Exception:  # an image with damaged EXIF data can still be used
         return image
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
-    """An image of any mode in RGB: 16 bits are scaled to 8, and transparent parts are white."""
+    """Convert an image of any mode to RGB: 16 bits are scaled to 8, transparency becomes white."""
     if image.mode == "F":
-        raise ValueError("its pixels are floating-point numbers, of which nobody knows the white")
+        raise ValueError("its pixels are floating-point numbers with an unknown range")
     if image.mode.startswith("I"):
-        # Grey of 16 bits, which Pillow would cut off at 255 instead of scaling it.
+        # 16-bit grey: Pillow would clip it at 255 instead of scaling it.
         grey = np.asarray(image).clip(0, 65535) // 256
         image = Image.fromarray(grey.astype(np.uint8))
     if image.has_transparency_data:
@@ -129,7 +155,7 @@ def to_rgb(image: Image.Image) -> Image.Image:
 
 
 def describe(error: Exception) -> str:
-    """What is wrong with an image, in one line and without its path."""
+    """Describe why an image cannot be read, in one line and without its path."""
     if isinstance(error, UnidentifiedImageError):
         return "not an image of a known format"
     if isinstance(error, OSError) and error.strerror:

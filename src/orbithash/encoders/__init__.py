@@ -1,17 +1,25 @@
 """Images or features in, codes out, however trained."""
 
-from orbithash.encoders.encoding import EncodedRows, encode_source
+from orbithash.encoders.encoder import Data, Encoded, Encoder, Progress, no_progress
+from orbithash.encoders.encoding import encode_source
 from orbithash.encoders.feature_encoder import FeatureEncoder
 from orbithash.encoders.image_encoder import ImageEncoder
-from orbithash.encoders.runs.run_folder import RunRecord, load, read_record, write_run
+from orbithash.encoders.runs.record import Epoch, RunRecord, Training
+from orbithash.encoders.runs.run_folder import load_run, read_record, save_run
 
 __all__ = [
-    "EncodedRows",
+    "Data",
+    "Encoded",
+    "Encoder",
+    "Epoch",
     "FeatureEncoder",
     "ImageEncoder",
+    "Progress",
     "RunRecord",
+    "Training",
     "encode_source",
-    "load",
+    "load_run",
+    "no_progress",
     "read_record",
-    "write_run",
+    "save_run",
 ]

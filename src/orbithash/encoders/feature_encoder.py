@@ -1,46 +1,148 @@
 """Features in, codes out."""
 
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Float, Int64, UInt8
 
 from orbithash.codes import binarize, pack
+from orbithash.data import LabelledFeatures, Vectors, read_vectors
+from orbithash.encoders.encoder import Data, Encoded, Progress, no_progress
+from orbithash.encoders.runs.estimators import take_apart
+from orbithash.encoders.runs.record import Epoch, Training
+from orbithash.encoders.runtime import exported
 from orbithash.errors import InputError
 from orbithash.hashers import Hasher
-from orbithash.networks import FeatureHead, embed
+from orbithash.networks import FeatureHead, HashingNetwork, embed, network_weights
 
 
 class FeatureEncoder:
-    """Encodes vectors by a trained head or a fitted hasher; who uses it cannot tell which."""
+    """Encodes vectors by a trained network or a fitted hasher.
 
-    def __init__(self, model: FeatureHead | Hasher) -> None:
-        self.model = model
-        self.n_bits = int(model.n_bits)
-        self.n_features = int(
-            model.n_features if isinstance(model, FeatureHead) else model.n_features_in_
-        )
+    The network is a head on feature vectors, or a backbone with its head on small images that are
+    held in memory as arrays.
+    """
+
+    takes_images = False
+
+    def __init__(
+        self, network: FeatureHead | HashingNetwork | Hasher, input_shape: tuple[int, ...] = ()
+    ) -> None:
+        self.network = network
+        self.training: Training | None = None
+        if isinstance(network, HashingNetwork):
+            self.n_bits, self.input_shape = int(network.head.n_bits), input_shape
+        elif isinstance(network, FeatureHead):
+            self.n_bits, self.input_shape = int(network.n_bits), (int(network.n_features),)
+        else:
+            self.n_bits, self.input_shape = int(network.n_bits), (int(network.n_features_in_),)
+
+    @property
+    def n_features(self) -> int:
+        return int(np.prod(self.input_shape))
+
+    @property
+    def history(self) -> tuple[Epoch, ...]:
+        return self.training.history if self.training else ()
 
     def embed(self, features: Any) -> Float[np.ndarray, "n bits"]:
-        """The embeddings in [0, 1] whose bits are the codes."""
+        """Return the embeddings in [0, 1] of float vectors (n, n_features)."""
         vectors = self._checked(features)
-        if isinstance(self.model, FeatureHead):
-            return embed(self.model, torch.from_numpy(vectors)).numpy()
-        return self.model.project(vectors)
+        if isinstance(self.network, Hasher):
+            return self.network.project(vectors)
+        return embed(self.network, torch.from_numpy(vectors)).numpy()
 
     def encode(self, features: Any) -> UInt8[np.ndarray, "n bytes"]:
-        """The packed codes of float vectors (n, n_features)."""
+        """Return the packed codes of float vectors (n, n_features)."""
         return pack(binarize(self.embed(features)))
 
-    def _checked(self, features: Any) -> Float[np.ndarray, "n features"]:
+    def embed_batches(
+        self,
+        data: Data,
+        batches: Sequence[Int64[np.ndarray, " _"]],
+        progress: Progress = no_progress,
+    ) -> Iterator[Encoded]:
+        """Embed each batch of rows of the features."""
+        if not isinstance(data, LabelledFeatures | Vectors):
+            raise InputError(
+                f"this run encodes features of {self.n_features} numbers, not images; make them "
+                "with `orbithash features`, by the network that it was trained on"
+            )
+        done, total = 0, sum(map(len, batches))
+        for rows in batches:
+            yield Encoded(rows, self.embed(data.features[rows]), {})
+            done += len(rows)
+            progress(done, total)
+
+    def embed_queries(self, items: Sequence[Any]) -> tuple[list[str], Float[np.ndarray, "n bits"]]:
+        """Embed vectors, and the rows of features files."""
+        names: list[str] = []
+        parts = [np.empty((0, self.n_bits), np.float32)]
+        for item in items:
+            if not isinstance(item, str | Path):
+                vector = np.atleast_2d(np.asarray(item))
+                parts.append(self.embed(vector))
+                names += ["vector"] * len(vector)
+                continue
+            if Path(item).suffix.lower() != ".npz":
+                raise InputError(
+                    f"this index holds codes of features, not of images; instead of {item} give an "
+                    ".npz that `orbithash features` made, or search with --like ID"
+                )
+            vectors = read_vectors(Path(item))
+            parts.append(self.embed(vectors.features))
+            names += vectors.paths or [f"{item} row {row}" for row in range(len(vectors))]
+        return names, np.concatenate(parts)
+
+    def to(self, device: str) -> "FeatureEncoder":
+        """Return the encoder; only "cpu" is possible."""
+        if device != "cpu":
+            raise InputError(f"features are encoded on cpu; {device} is for images")
+        return self
+
+    def model(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return what rebuilds the encoder: a description for JSON, and arrays by name."""
+        if isinstance(self.network, FeatureHead):
+            names = ("n_features", "n_bits", "hidden", "dropout")
+            head = {name: getattr(self.network, name) for name in names}
+            return {"head": head}, network_weights(self.network)
+        if isinstance(self.network, HashingNetwork):
+            description = {**self.network.description(), "input_shape": list(self.input_shape)}
+            return {"arrays": description}, network_weights(self.network)
+        arrays: dict[str, np.ndarray] = {}
+        return {"hasher": take_apart(self.network, "", arrays)}, arrays
+
+    def to_onnx(self) -> tuple[bytes, dict[str, Any]]:
+        """Return an ONNX model from `features` to `embeddings`, and its metadata."""
+        if isinstance(self.network, Hasher):
+            raise InputError(
+                f"the run holds a hasher ({type(self.network).__name__}); only networks that were "
+                "trained with a loss can be exported"
+            )
+        example = torch.zeros(2, *self.input_shape)
+        model = exported(self.network, example, input="features", output="embeddings")
+        return model, {"n_bits": self.n_bits, "n_features": self.n_features}
+
+    def save(self, folder: str | Path) -> None:
+        """Write a run's folder, which `orbithash.load` reads."""
+        from orbithash.encoders.runs.run_folder import save_run  # which imports the encoders
+
+        save_run(self, folder)
+
+    def _checked(self, features: Any) -> Float[np.ndarray, "n *shape"]:
         vectors = np.asarray(features)
-        if vectors.ndim != 2 or vectors.shape[1] != self.n_features or vectors.dtype.kind != "f":
+        if isinstance(self.network, Hasher) and vectors.ndim == 4:  # small images, as in its fit
+            vectors = vectors.reshape(len(vectors), -1)
+        if vectors.shape[1:] != self.input_shape or vectors.dtype.kind != "f":
+            shape = ", ".join(map(str, self.input_shape))
             raise InputError(
                 f"got features of shape {vectors.shape} and type {vectors.dtype}; this encoder "
-                f"takes floats of shape (n, {self.n_features}), from the network it was trained on"
+                f"takes floats of shape (n, {shape}), from the network it was trained on"
             )
         if not np.isfinite(vectors).all():
             raise InputError("got features that are NaN or infinite; leave such rows out")
-        # What training saw: a float64 vector must not get another code than its float32 copy.
+        # As in training: a float64 vector must get the same code as its float32 copy.
         return np.ascontiguousarray(vectors, dtype=np.float32)

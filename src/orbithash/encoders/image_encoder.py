@@ -1,40 +1,33 @@
 """Images in, codes out."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float32, Shaped, UInt8
+from jaxtyping import Float32, Int64, UInt8
 from PIL import Image
 
 from orbithash.codes import binarize, pack
-from orbithash.data.transforms import read_view, to_rgb, upright, view_of
-from orbithash.encoders.image_reading import describe_files
-from orbithash.encoders.runtime import Describe, run_by
+from orbithash.data import ImageSource
+from orbithash.data.transforms import read_view
+from orbithash.encoders.encoder import Data, Encoded, Progress, no_progress
+from orbithash.encoders.image_reading import read_through_network
+from orbithash.encoders.runs.record import Epoch, Training
+from orbithash.encoders.runtime import Runtime, choose_runtime, run_by, to_onnx
 from orbithash.errors import InputError
-from orbithash.networks import HashingNetwork, PhotoBackbone, View
+from orbithash.networks import HashingNetwork, PhotoBackbone, network_weights
 
 BATCH = 32
 
 
-@dataclass(frozen=True, eq=False)
-class EncodedFiles:
-    """Embeddings of the files that could be read, and the reason for every other."""
-
-    embeddings: Float32[np.ndarray, "readable bits"]
-    readable: Bool[np.ndarray, " files"]
-    unreadable: dict[Path, str]
-
-    def codes(self) -> UInt8[np.ndarray, "readable bytes"]:
-        return pack(binarize(self.embeddings))
-
-
 class ImageEncoder:
-    """Encodes images by a backbone and its head, each image as the backbone sees it."""
+    """Encodes images by a backbone and its head, each image in the view that the backbone takes."""
+
+    takes_images = True
 
     def __init__(self, network: HashingNetwork) -> None:
         if not isinstance(network.backbone, PhotoBackbone):
@@ -45,60 +38,116 @@ class ImageEncoder:
         self.network = network
         self.view = network.backbone.view
         self.n_bits = network.head.n_bits
+        self.training: Training | None = None
+
+    @property
+    def history(self) -> tuple[Epoch, ...]:
+        return self.training.history if self.training else ()
 
     def embed(self, images: Sequence[Any]) -> Float32[np.ndarray, "n bits"]:
-        """The embeddings in [0, 1] whose bits are the codes."""
+        """Return the embeddings in [0, 1] of images, given as `encode` takes them."""
         if isinstance(images, str | Path | Image.Image):
             raise InputError(f"got one {type(images).__name__}; give a list of images")
         parts = [np.empty((0, self.n_bits), np.float32)]
-        with self.described_by("torch") as describe:
+        with self._running("torch") as run:
             for start in range(0, len(images), BATCH):
-                batch = [shown_of(image, self.view) for image in images[start : start + BATCH]]
-                parts.append(describe(np.stack(batch)))
+                views = [read_view(image, **asdict(self.view)) for image in images[start:][:BATCH]]
+                parts.append(run(np.stack(views)))
         return np.concatenate(parts)
 
     def encode(self, images: Sequence[Any]) -> UInt8[np.ndarray, "n bytes"]:
-        """The packed codes of images: paths, PIL images, or uint8 arrays of (height, width, 3).
+        """Return the packed codes of images: paths, PIL images, or uint8 (height, width, 3).
 
-        An image that cannot be read raises `UnreadableImageError`; `embed_files` goes on.
+        An image that cannot be read raises `UnreadableImageError`; `embed_batches` leaves it out.
         """
         return pack(binarize(self.embed(images)))
 
-    def embed_files(
+    def embed_batches(
         self,
-        files: Sequence[Path],
-        *,
-        describe: Describe | None = None,
-        progress: Callable[[int], None] = lambda done: None,
-    ) -> EncodedFiles:
-        """The embeddings of many files, read ahead by threads; what cannot be read is left out.
+        data: Data,
+        batches: Sequence[Int64[np.ndarray, " _"]],
+        progress: Progress = no_progress,
+    ) -> Iterator[Encoded]:
+        """Embed each batch of rows of the images; files are read ahead by threads."""
+        if not isinstance(data, ImageSource):
+            raise InputError("this run encodes images, not features; give the images themselves")
+        total = sum(map(len, batches))
+        before = 0
+        # One runtime for all batches: exporting takes long, and runtimes differ in the last digits.
+        with self._running(choose_runtime(self.network, n_images=total)) as run:
+            for rows in batches:
+                yield self.embed_rows(
+                    data,
+                    rows,
+                    run=run,
+                    progress=lambda done, _, before=before: progress(before + done, total),  # type: ignore[misc]
+                )
+                before += len(rows)
 
-        The network is run by torch, unless `described_by` has given what runs it. `progress` is
-        told how many files are done.
-        """
-        sizes = [min(BATCH, len(files) - start) for start in range(0, len(files), BATCH)]
+    def embed_rows(
+        self,
+        images: ImageSource,
+        rows: Int64[np.ndarray, " n"],
+        *,
+        run: Runtime | None = None,
+        progress: Progress = no_progress,
+    ) -> Encoded:
+        """Embed some rows of the images, by torch unless a runtime is given."""
+        if run is None:
+            with self._running("torch") as torch_runtime:
+                return self.embed_rows(images, rows, run=torch_runtime, progress=progress)
+        view = asdict(self.view)
+        sizes = [min(BATCH, len(rows) - start) for start in range(0, len(rows), BATCH)]
         parts = [np.empty((0, self.n_bits), np.float32)]
         readable: list[bool] = []
         reasons: list[str] = []
-        running = nullcontext(describe) if describe else self.described_by("torch")
-        with running as outputs:
-            read = partial(read_view, **asdict(self.view))
-            shards = describe_files(files, read, outputs, n_features=self.n_bits, batch_sizes=sizes)
-            for shard in shards:
-                parts.append(shard.features)
-                readable.extend(shard.readable.tolist())
-                reasons.extend(shard.reasons)
-                progress(len(readable))
-        broken = [file for file, well in zip(files, readable, strict=True) if not well]
-        return EncodedFiles(
-            np.concatenate(parts),
-            np.array(readable, dtype=bool),
-            dict(zip(broken, reasons, strict=True)),
+        for part in read_through_network(
+            (int(row) for row in rows),
+            partial(read_row, images=images, view=view),
+            run,
+            n_features=self.n_bits,
+            batch_sizes=sizes,
+        ):
+            parts.append(part.features)
+            readable.extend(part.readable.tolist())
+            reasons.extend(part.reasons)
+            progress(len(readable), len(rows))
+        mask = np.array(readable, dtype=bool)
+        unreadable = [images.paths[row] for row in rows[~mask]]
+        return Encoded(
+            rows[mask], np.concatenate(parts), dict(zip(unreadable, reasons, strict=True))
         )
 
+    def embed_queries(
+        self, items: Sequence[Any]
+    ) -> tuple[list[str], Float32[np.ndarray, "n bits"]]:
+        """Embed images, each named by its path."""
+        names = [str(item) if isinstance(item, str | Path) else "image" for item in items]
+        return names, self.embed(items)
+
+    def to(self, device: str) -> "ImageEncoder":
+        """Move the network to a device, such as "cuda"."""
+        self.network.to(device)
+        return self
+
+    def model(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return what rebuilds the encoder: a description for JSON, and arrays by name."""
+        return {"images": self.network.description()}, network_weights(self.network)
+
+    def to_onnx(self) -> tuple[bytes, dict[str, Any]]:
+        """Return an ONNX model from `images` to `embeddings`, and its metadata."""
+        model = to_onnx(self.network, side=self.view.crop, output="embeddings")
+        return model, {"n_bits": self.n_bits, "view": asdict(self.view)}
+
+    def save(self, folder: str | Path) -> None:
+        """Write a run's folder, which `orbithash.load` reads."""
+        from orbithash.encoders.runs.run_folder import save_run  # which imports the encoders
+
+        save_run(self, folder)
+
     @contextmanager
-    def described_by(self, runtime: str) -> Iterator[Describe]:
-        """What runs the network, which goes on training afterwards if it did before."""
+    def _running(self, runtime: str) -> Iterator[Runtime]:
+        """Yield a function that runs the network, and restore its training mode afterwards."""
         was_training = self.network.training
         try:
             yield run_by(runtime, self.network, side=self.view.crop)
@@ -106,26 +155,7 @@ class ImageEncoder:
             self.network.train(was_training)
 
 
-def shown_of(image: Any, view: View) -> UInt8[np.ndarray, "side side 3"]:
-    """What the network is shown of an image, however it is given."""
-    if isinstance(image, str | Path):
-        return read_view(Path(image), **asdict(view))
-    if isinstance(image, np.ndarray):
-        image = image_of(image)
-    if not isinstance(image, Image.Image):
-        raise InputError(f"got a {type(image).__name__}; give a path, a PIL image or an array")
-    try:
-        return view_of(to_rgb(upright(image)), **asdict(view))
-    except (ValueError, OSError) as error:  # an image may be read from its file only now
-        raise InputError(f"got an image that cannot be encoded: {error}") from None
-
-
-def image_of(array: Shaped[np.ndarray, "..."]) -> Image.Image:
-    """Grey, RGB or RGBA, of which grey may come with or without its one channel."""
-    channels = 1 if array.ndim == 2 else array.shape[-1]
-    if array.dtype != np.uint8 or array.ndim not in (2, 3) or channels not in (1, 3, 4):
-        raise InputError(
-            f"got an array of {array.dtype} and shape {array.shape}; "
-            "give uint8 of shape (height, width, 3)"
-        )
-    return Image.fromarray(array.reshape(array.shape[:2]) if channels == 1 else array)
+def read_row(
+    row: int, images: ImageSource, view: dict[str, Any]
+) -> UInt8[np.ndarray, "side side 3"]:
+    return read_view(images.image(row), **view)

@@ -1,26 +1,65 @@
-"""What runs a network when images are encoded: torch, or onnxruntime where that pays.
+"""Runtimes of a network: torch, onnxruntime (twice as fast on a CPU), and `.onnx` files.
 
-Input is what `read_view` gives, uint8 images (n, side, side, 3) in RGB, so whatever happens to them
-before the first layer is inside the model. Any number of images may come at once.
+The input is that of `read_view`, uint8 images (n, side, side, 3) in RGB, so preprocessing is part
+of the ONNX model. Any number of images may be passed at once.
 """
 
+import json
 import logging
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Float32, UInt8
 from torch import Tensor, nn
 
+from orbithash.encoders.encoder import Encoder
 from orbithash.errors import InputError, MissingExtraError
+from orbithash.files import whole_file
 
 PACKAGES = ("onnxruntime", "onnx", "onnxscript")
 
-TOGETHER = 4  # images: few enough to keep all threads busy with a small batch
+IMAGES_PER_CALL = 4  # few enough that a small batch keeps all threads busy
+
+RUNTIMES = ("torch", "onnxruntime")
+
+# Below this many images torch is faster: exporting to onnxruntime takes some ten seconds.
+WORTH_EXPORTING = 1000
+
+# From decoded images to the network's outputs.
+Runtime = Callable[[UInt8[np.ndarray, "n side side 3"]], Float32[np.ndarray, "n d"]]
+
+
+def choose_runtime(network: nn.Module, *, n_images: int) -> str:
+    """Choose onnxruntime for many images on the CPU, where the extra `onnx` is installed."""
+    device = next(network.parameters()).device
+    pays = device.type == "cpu" and n_images >= WORTH_EXPORTING
+    return "onnxruntime" if pays and is_installed() else "torch"
+
+
+def run_by(runtime: str, network: nn.Module, *, side: int) -> Runtime:
+    """Return a function that runs the network on decoded images of `side` pixels."""
+    if runtime not in RUNTIMES:
+        raise InputError(f"there is no runtime {runtime!r}; choose from {', '.join(RUNTIMES)}")
+    network.eval()
+    if runtime == "onnxruntime":
+        return OnnxNetwork(network, side=side)
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    device = next(network.parameters()).device
+
+    @torch.inference_mode()
+    def outputs(pixels: UInt8[np.ndarray, "n side side 3"]) -> Float32[np.ndarray, "n d"]:
+        # In memory the channels come last, the fastest layout for convolutions on a CPU.
+        batch = torch.from_numpy(pixels).to(device).permute(0, 3, 1, 2).float()
+        return np.asarray(network(batch).cpu().numpy())
+
+    return outputs
 
 
 def is_installed() -> bool:
@@ -28,13 +67,13 @@ def is_installed() -> bool:
 
 
 class OnnxNetwork:
-    """A network, exported when it is made; the same outputs as torch gives but for last digits."""
+    """A network exported to ONNX; its outputs equal torch's except for the last digits."""
 
     def __init__(self, network: nn.Module, *, side: int) -> None:
         model = to_onnx(network, side=side)
         import onnxruntime
 
-        # Each thread runs the whole network on a few images: threads that share every layer wait
+        # Each thread runs the whole network on a few images. Threads that share every layer wait
         # for one another, which costs a sixth of the time, and more on busy cores.
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
@@ -44,8 +83,11 @@ class OnnxNetwork:
         self._threads = ThreadPoolExecutor(torch.get_num_threads(), thread_name_prefix="onnx")
 
     def __call__(self, pixels: UInt8[np.ndarray, "n side side 3"]) -> Float32[np.ndarray, "n d"]:
-        # Parts of one size whatever the number of threads, so that it cannot change a digit.
-        parts = (pixels[start : start + TOGETHER] for start in range(0, len(pixels), TOGETHER))
+        # Parts of a fixed size: the number of threads must not change a digit.
+        parts = (
+            pixels[start : start + IMAGES_PER_CALL]
+            for start in range(0, len(pixels), IMAGES_PER_CALL)
+        )
         return np.concatenate(list(self._threads.map(self._run, parts)))
 
     def _run(self, pixels: UInt8[np.ndarray, "n side side 3"]) -> Float32[np.ndarray, "n d"]:
@@ -54,14 +96,14 @@ class OnnxNetwork:
 
 
 def to_onnx(network: nn.Module, *, side: int, output: str = "features") -> bytes:
-    """The network as the bytes of an `.onnx` file; it must take RGB images of values 0 … 255."""
-    # Two images, because a batch of one would be taken for a fixed size.
+    """Export a network of RGB images with values 0 … 255; return the bytes of an `.onnx` file."""
+    # Two images: the exporter takes a batch of one for a fixed size.
     example = torch.zeros(2, side, side, 3, dtype=torch.uint8)
     return exported(FromPixels(network), example, input="images", output=output)
 
 
 def exported(network: nn.Module, example: Tensor, *, input: str, output: str) -> bytes:
-    """A network of one input, of which any number of rows may come at once, as ONNX."""
+    """Export a network of one input with any number of rows."""
     if not is_installed():
         raise MissingExtraError("onnx")
     was_training = {module: module.training for module in network.modules()}
@@ -85,7 +127,7 @@ def exported(network: nn.Module, example: Tensor, *, input: str, output: str) ->
 
 
 class FromPixels(nn.Module):
-    """A network that takes images as they are decoded: bytes, with the channels last."""
+    """A network on images as they are decoded: uint8, channels last."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -98,7 +140,7 @@ class FromPixels(nn.Module):
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without the exporter's remarks about its own insides and about packages it does not need."""
+    """Silence the exporter's warnings about its internals and about packages it does not need."""
     logger = logging.getLogger("torch.onnx._internal.exporter._registration")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -110,35 +152,21 @@ def quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-RUNTIMES = ("torch", "onnxruntime")
+def export_encoder(encoder: Encoder, file: Path) -> None:
+    """Write a model whose output `embeddings` (n, bits) is above 0.5 where a bit is set.
 
-# Fewer images are done by torch before onnxruntime has started: exporting takes some ten seconds.
-WORTH_EXPORTING = 1000
-
-Describe = Callable[[UInt8[np.ndarray, "n side side 3"]], Float32[np.ndarray, "n d"]]
-
-
-def choose_runtime(network: nn.Module, *, n_images: int) -> str:
-    """onnxruntime for many images on a processor, where the extra `onnx` is installed."""
-    device = next(network.parameters()).device
-    pays = device.type == "cpu" and n_images >= WORTH_EXPORTING
-    return "onnxruntime" if pays and is_installed() else "torch"
+    Its input is `images`, uint8 (n, side, side, 3) in RGB, cropped from photographs as the model's
+    metadata say under `view`; or `features`, float32 (n, n_features).
+    """
+    model, metadata = encoder.to_onnx()
+    with whole_file(file) as opened:
+        opened.write(with_metadata(model, metadata))
 
 
-def run_by(runtime: str, network: nn.Module, *, side: int) -> Describe:
-    """A function from decoded images of `side` pixels to the network's outputs."""
-    if runtime not in RUNTIMES:
-        raise InputError(f"there is no runtime {runtime!r}; choose from {', '.join(RUNTIMES)}")
-    network.eval()
-    if runtime == "onnxruntime":
-        return OnnxNetwork(network, side=side)
-    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    device = next(network.parameters()).device
+def with_metadata(model: bytes, metadata: dict[str, Any]) -> bytes:
+    """Return the model with metadata that any runtime shows: JSON under the key `orbithash`."""
+    import onnx
 
-    @torch.inference_mode()
-    def outputs(pixels: UInt8[np.ndarray, "n side side 3"]) -> Float32[np.ndarray, "n d"]:
-        # Channels already come last in memory, as convolutions on a processor like it best.
-        batch = torch.from_numpy(pixels).to(device).permute(0, 3, 1, 2).float()
-        return np.asarray(network(batch).cpu().numpy())
-
-    return outputs
+    loaded = onnx.load_from_string(model)
+    onnx.helper.set_model_props(loaded, {"orbithash": json.dumps(metadata)})
+    return bytes(loaded.SerializeToString())

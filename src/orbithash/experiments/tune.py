@@ -1,42 +1,41 @@
-"""Which settings a search may try for a method."""
+"""Search for settings of training with Optuna, scored on held-out training rows."""
 
 import inspect
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-from orbithash.losses import LOSSES
-from orbithash.training import PRESETS
-
-if TYPE_CHECKING:
-    import optuna
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import mean
+from typing import TYPE_CHECKING, Any
 
 from orbithash.codes import check_n_bits
 from orbithash.data import LabelledFeatures
-from orbithash.errors import DivergedError, InputError, MissingExtraError
-from orbithash.evaluation import mean_average_precision
-from orbithash.experiments.tables.plan import RECIPE, Stage, described
-from orbithash.experiments.tables.sources import Source
+from orbithash.errors import InputError, MissingExtraError
+from orbithash.experiments.tables.plan import RECIPE, Stage, describe_stage
+from orbithash.experiments.tables.sources import TableSource
+from orbithash.experiments.trials import run_trial
 from orbithash.files import whole_file
-from orbithash.training import train_on_features
+from orbithash.losses import LOSSES
+from orbithash.training import PRESETS
 from orbithash.training.settings import as_toml
+
+if TYPE_CHECKING:  # an extra
+    import optuna
+
+JOURNAL, BEST, TRIALS = "journal.log", "best.toml", "trials.json"
+SETTINGS = ("learning_rate", "reduction", "dropout", "epochs")  # fields of TrainingSettings
 
 
 @dataclass(frozen=True)
-class Numbers:
-    """Numbers from lowest to highest; whole ones if these are whole."""
+class NumberRange:
+    """Numbers from lowest to highest; integers if both are."""
 
     lowest: int | float
     highest: int | float
     default: int | float
-    log: bool = True  # drawn evenly over their logarithm
+    log: bool = True  # sampled uniformly in the log domain
 
-    def draw(self, trial: "optuna.Trial", name: str) -> int | float:
+    def suggest(self, trial: "optuna.Trial", name: str) -> int | float:
         if isinstance(self.lowest, int) and isinstance(self.highest, int):
             return trial.suggest_int(name, self.lowest, self.highest, log=self.log)
         return trial.suggest_float(name, self.lowest, self.highest, log=self.log)
@@ -46,71 +45,39 @@ class Numbers:
 
 
 @dataclass(frozen=True)
-class Names:
+class Categories:
     """One of several names."""
 
     choices: tuple[str, ...]
     default: str
 
-    def draw(self, trial: "optuna.Trial", name: str) -> str:
-        chosen: str = trial.suggest_categorical(name, self.choices)
-        return chosen
+    def suggest(self, trial: "optuna.Trial", name: str) -> str:
+        choice: str = trial.suggest_categorical(name, self.choices)
+        return choice
 
     def __str__(self) -> str:
         return ", ".join(self.choices)
 
 
-Space = Mapping[str, Numbers | Names]
-
-
-def space_of(method: str, *, epochs: int) -> Space:
-    """The settings that make a difference to this loss; `epochs` are the most it may take."""
-    parameters = inspect.signature(LOSSES[method]).parameters
-    base = PRESETS["default"]
-    space: dict[str, Numbers | Names] = {}
-    usual: float | None = getattr(LOSSES[method], "margin_of_bits", None)
-    if usual is not None:  # else there is none, or it has nothing to do with bits
-        space["margin_of_bits"] = Numbers(usual / 8, usual * 4, default=usual)
-    rate = base.learning_rate
-    space["learning_rate"] = Numbers(rate / 10, rate * 10, default=rate)
-    if "reduction" in parameters:
-        has_weights = "weighting" in parameters
-        reductions = ("active", "anchor", "mean") + (("weight",) if has_weights else ())
-        space["reduction"] = Names(reductions, default=parameters["reduction"].default)
-    space["dropout"] = Numbers(0.0, 0.7, default=base.dropout, log=False)
-    space["epochs"] = Numbers(max(1, epochs // 5), epochs, default=min(epochs, base.epochs))
-    return space
-
-
-def draw(trial: "optuna.Trial", space: Space) -> dict[str, Any]:
-    """The values that a trial is to have."""
-    return {name: dimension.draw(trial, name) for name, dimension in space.items()}
-
-
-def default_values(space: Space) -> dict[str, Any]:
-    return {name: dimension.default for name, dimension in space.items()}
-
-
-JOURNAL, BEST, TRIALS = "journal.log", "best.toml", "trials.json"
-SETTINGS = ("learning_rate", "reduction", "dropout", "epochs")  # of TrainingSettings
+SearchSpace = Mapping[str, NumberRange | Categories]
 
 
 @dataclass(frozen=True, eq=False)
-class Search:
-    """What is searched, and on what; two searches that differ in any of it share no trials."""
+class SettingsSearch:
+    """What is tuned, and on which data; searches that differ in any field share no trials."""
 
     method: str
     n_bits: int
-    sources: tuple[Source, ...]
+    sources: tuple[TableSource, ...]
     seeds: tuple[int, ...] = (0,)
-    validation: float = 0.2  # share of the training rows held out
-    epochs: int = PRESETS["default"].epochs  # the most that a trial may take
+    validation: float = 0.2  # share of the training rows that is held out
+    epochs: int = PRESETS["default"].epochs  # maximum of a trial
 
-    def space(self) -> Space:
-        return space_of(self.method, epochs=self.epochs)
+    def space(self) -> SearchSpace:
+        return search_space(self.method, epochs=self.epochs)
 
-    def searched(self) -> dict[str, str]:
-        """Each setting that is searched for, with its range in words."""
+    def ranges(self) -> dict[str, str]:
+        """Return the range of every setting that is searched, as text."""
         return {name: str(dimension) for name, dimension in self.space().items()}
 
     def identity(self) -> dict[str, Any]:
@@ -121,15 +88,15 @@ class Search:
             "seeds": list(self.seeds),
             "validation": self.validation,
             "epochs": self.epochs,
-            "space": self.searched(),
-            "defaults": described(Stage(self.method, {}, PRESETS["default"])),
+            "space": self.ranges(),
+            "defaults": describe_stage(Stage(self.method, {}, PRESETS["default"])),
             "recipe": RECIPE,
         }
 
 
 @dataclass(frozen=True)
-class Trial:
-    """Settings that were tried, and the MAP that each source's validation rows gave."""
+class TuningTrial:
+    """One trial: its settings, and the validation MAP on each source."""
 
     number: int
     values: Mapping[str, Any]
@@ -140,36 +107,64 @@ class Trial:
         return mean(self.maps.values())
 
 
-def tune(
-    search: Search,
+def search_settings(
+    search: SettingsSearch,
     data: Sequence[LabelledFeatures],
     folder: Path,
     *,
     n_trials: int,
-    after_trial: Callable[[list[Trial]], None] = lambda trials: None,
-) -> list[Trial]:
-    """Try settings until there are so many trials; `folder` has the best after each."""
+    after_trial: Callable[[list[TuningTrial]], None] = lambda trials: None,
+) -> list[TuningTrial]:
+    """Run trials until `folder` holds `n_trials`; write the best settings after each."""
     check_search(search)
     space = search.space()
     study = open_study(search, folder)
     while len(trials := finished_trials(study)) < n_trials:
         if not trials:
-            study.enqueue_trial(default_values(space))  # what is chosen is no worse than these
-        asked = study.ask()
-        values = draw(asked, space)
+            study.enqueue_trial(default_values(space))  # so that the best is no worse than these
+        trial = study.ask()
+        values = {name: dimension.suggest(trial, name) for name, dimension in space.items()}
         maps = {
-            source.name: validation_map(search, of_source, values)
-            for source, of_source in zip(search.sources, data, strict=True)
+            source.name: validation_map(search, source_data, values)
+            for source, source_data in zip(search.sources, data, strict=True)
         }
-        asked.set_user_attr("maps", maps)
-        study.tell(asked, mean(maps.values()))
+        trial.set_user_attr("maps", maps)
+        study.tell(trial, mean(maps.values()))
         trials = finished_trials(study)
         write_trials(search, trials, folder)
         after_trial(trials)
     return trials
 
 
-def check_search(search: Search) -> None:
+def best_tuning_trial(trials: Sequence[TuningTrial]) -> TuningTrial:
+    """Return the trial with the highest mean MAP; the first if several have it."""
+    return max(trials, key=lambda trial: trial.map)
+
+
+def search_space(method: str, *, epochs: int) -> SearchSpace:
+    """Return the settings that affect this loss; `epochs` is the maximum of a trial."""
+    parameters = inspect.signature(LOSSES[method]).parameters
+    base = PRESETS["default"]
+    space: dict[str, NumberRange | Categories] = {}
+    margin: float | None = getattr(LOSSES[method], "margin_of_bits", None)
+    if margin is not None:  # otherwise the loss has no margin, or one that is no share of the bits
+        space["margin_of_bits"] = NumberRange(margin / 8, margin * 4, default=margin)
+    rate = base.learning_rate
+    space["learning_rate"] = NumberRange(rate / 10, rate * 10, default=rate)
+    if "reduction" in parameters:
+        has_weights = "weighting" in parameters
+        reductions = ("active", "anchor", "mean") + (("weight",) if has_weights else ())
+        space["reduction"] = Categories(reductions, default=parameters["reduction"].default)
+    space["dropout"] = NumberRange(0.0, 0.7, default=base.dropout, log=False)
+    space["epochs"] = NumberRange(max(1, epochs // 5), epochs, default=min(epochs, base.epochs))
+    return space
+
+
+def default_values(space: SearchSpace) -> dict[str, Any]:
+    return {name: dimension.default for name, dimension in space.items()}
+
+
+def check_search(search: SettingsSearch) -> None:
     check_n_bits(search.n_bits)
     if search.method not in LOSSES:
         raise InputError(
@@ -180,8 +175,8 @@ def check_search(search: Search) -> None:
         raise InputError(f"validation={search.validation}; hold out a share between 0 and 1")
 
 
-def open_study(search: Search, folder: Path) -> "optuna.Study":
-    """The study in a folder, begun or taken up."""
+def open_study(search: SettingsSearch, folder: Path) -> "optuna.Study":
+    """Open the study in a folder; create it if there is none."""
     try:
         import optuna
         from optuna.storages import JournalStorage
@@ -196,93 +191,71 @@ def open_study(search: Search, folder: Path) -> "optuna.Study":
         direction="maximize",
         load_if_exists=True,
     )
-    made_for = study.user_attrs.get("search")
-    if made_for is not None and made_for != search.identity():
-        changed = [name for name, value in search.identity().items() if made_for.get(name) != value]
+    identity, stored = search.identity(), study.user_attrs.get("search")
+    if stored is not None and stored != identity:
+        changed = [name for name, value in identity.items() if stored.get(name) != value]
         raise InputError(
             f"{folder} holds a search with another {changed[0]}; give --out another name, or the "
-            "same arguments to go on with it"
+            "same arguments to resume it"
         )
-    study.set_user_attr("search", search.identity())
+    study.set_user_attr("search", identity)
     for trial in study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.RUNNING]):
         study.tell(trial.number, state=optuna.trial.TrialState.FAIL)  # its process was stopped
-    # A sampler that began with the same numbers again would ask for the same settings again.
+    # With the same seed after a restart, the sampler would suggest the same settings again.
     study.sampler = optuna.samplers.TPESampler(seed=len(study.trials))
     return study
 
 
-def finished_trials(study: "optuna.Study") -> list[Trial]:
+def finished_trials(study: "optuna.Study") -> list[TuningTrial]:
     return [
-        Trial(trial.number, dict(trial.params), trial.user_attrs["maps"])
+        TuningTrial(trial.number, dict(trial.params), trial.user_attrs["maps"])
         for trial in study.get_trials(deepcopy=False)
         if trial.state.name == "COMPLETE"
     ]
 
 
-def validation_map(search: Search, data: LabelledFeatures, values: Mapping[str, Any]) -> float:
-    """Train on a part of the training rows from every seed; the rest asks after the last epoch."""
+def validation_map(
+    search: SettingsSearch, data: LabelledFeatures, values: Mapping[str, Any]
+) -> float:
+    """Train from every seed, and average the MAP of the held-out rows after the last epoch."""
     settings = replace(
         PRESETS["default"],
         **{name: values[name] for name in SETTINGS if name in values},
         validation=search.validation,
-        validate_every=values["epochs"],  # only the last: what training on all rows will keep
+        validate_every=values["epochs"],  # the last only: training on all rows keeps it too
     )
     options = {}
     if "margin_of_bits" in values:
         options["margin"] = values["margin_of_bits"] * search.n_bits
-    maps = []
-    for seed in search.seeds:
-        try:
-            trained = train_on_features(
-                data,
-                search.method,
-                search.n_bits,
-                settings,
-                score=mean_average_precision,
-                options=options,
-                seed=seed,
-            )
-        except DivergedError:
-            maps.append(0.0)  # worse than any; the search goes on
-            continue
-        last = trained.history[-1].validation_map
-        if last is None:
-            raise InputError("no training row could be held out; every class needs three or more")
-        maps.append(last)
-    return mean(maps)
+    return run_trial(data, search.method, search.n_bits, settings, options, seeds=search.seeds).map
 
 
-def best_of(trials: Sequence[Trial]) -> Trial:
-    """The trial with the highest mean MAP; the first of equals."""
-    return max(trials, key=lambda trial: trial.map)
-
-
-def write_trials(search: Search, trials: Sequence[Trial], folder: Path) -> None:
+def write_trials(search: SettingsSearch, trials: Sequence[TuningTrial], folder: Path) -> None:
     """Write the best settings and all trials, in place of earlier ones."""
-    everything = {
+    listing = {
         "search": search.identity(),
-        "searched": search.searched(),
+        "searched": search.ranges(),
         "trials": [asdict(trial) | {"map": trial.map} for trial in trials],
     }
     for name, text in (
         (BEST, best_settings(search, trials)),
-        (TRIALS, json.dumps(everything, indent=2) + "\n"),
+        (TRIALS, json.dumps(listing, indent=2) + "\n"),
     ):
         with whole_file(folder / name) as file:
             file.write(text.encode())
 
 
-def best_settings(search: Search, trials: Sequence[Trial]) -> str:
-    """The best trial as a file for `orbithash train --settings`, with how it was found."""
-    best = best_of(trials)
+def best_settings(search: SettingsSearch, trials: Sequence[TuningTrial]) -> str:
+    """Return the best trial as TOML for `orbithash train --settings`, with how it was found."""
+    best = best_tuning_trial(trials)
     values: dict[str, Any] = {"method": search.method}
     if "margin_of_bits" in best.values:
         values["margin_of_bits"] = best.values["margin_of_bits"]
     values["settings"] = {name: best.values[name] for name in SETTINGS if name in best.values}
-    # The fields of a row in tuning.toml.
+    # The fields of a `TuningRecord`, to be copied into tuning.toml.
     values["search"] = {
         "trials": len(trials),
-        "searched": search.searched(),
+        "searched": search.ranges(),
         "validation_map": dict(best.maps),
         "note": f"At {search.n_bits} bits, {search.validation:.0%} of the training rows held out, "
         f"mean over {len(search.seeds)} seeds.",

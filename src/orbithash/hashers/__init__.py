@@ -1,4 +1,4 @@
-"""Shallow methods: scikit-learn estimators from features to bits."""
+"""Shallow methods: scikit-learn estimators from features to bits, and their registry `HASHERS`."""
 
 from orbithash.hashers.base import Hasher
 from orbithash.hashers.binary_reconstructive import BinaryReconstructiveEmbedding

@@ -1,4 +1,4 @@
-"""Similarity to a few training rows, the anchors: how KSH and SDH see a vector."""
+"""Gaussian kernel features relative to anchors, random training rows; used by KSH and SDH."""
 
 from dataclasses import dataclass
 
@@ -9,10 +9,10 @@ from sklearn.metrics.pairwise import euclidean_distances
 
 @dataclass(frozen=True)
 class AnchorKernel:
-    """exp(-d² / (2 width²)) of the distance d to each anchor.
+    """exp(−d² / (2 width²)) of the distance d to each anchor.
 
-    In double precision always: similarities to hundreds of anchors are nearly dependent, and single
-    precision cannot solve for their weights.
+    Always in double precision: similarities to hundreds of anchors are nearly collinear, and
+    systems in single precision are too ill-conditioned to solve for their weights.
     """
 
     anchors: Float64[np.ndarray, "anchors features"]
@@ -23,14 +23,14 @@ class AnchorKernel:
             X.astype(np.float64), self.anchors, squared=True
         )
         similarities /= -2 * self.squared_width
-        np.exp(similarities, out=similarities)  # in place: there is one per row and anchor
+        np.exp(similarities, out=similarities)  # in place, to save memory
         return similarities
 
 
 def draw_anchors(
     X: Float[np.ndarray, "n features"], n_anchors: int, rng: np.random.RandomState
 ) -> AnchorKernel:
-    """Random rows as anchors; the squared width is the mean squared distance between them."""
+    """Draw random rows as anchors; the squared width is their mean squared distance."""
     anchors = X[rng.permutation(len(X))[:n_anchors]].astype(np.float64)
     mean = float(euclidean_distances(anchors, squared=True).mean())
     return AnchorKernel(anchors, max(mean, float(np.finfo(np.float64).tiny)))

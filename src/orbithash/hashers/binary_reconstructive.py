@@ -9,31 +9,31 @@ from sklearn.preprocessing import normalize as unit_rows
 from sklearn.utils import check_random_state
 
 from orbithash.hashers.base import Hasher, squash
-from orbithash.hashers.labels import dissimilar_pairs, memberships, similar_pairs
+from orbithash.hashers.labels import dissimilar_pairs, multi_hot, similar_pairs
 
 logger = logging.getLogger("orbithash")
 
-NEAREST = 0.05  # share of the unlabelled pairs that count as neighbours, at distance 0
+NEIGHBOUR_SHARE = 0.05  # of unlabelled pairs: the nearest have the target distance 0
 
 
 class BinaryReconstructiveEmbedding(Hasher):
     """Hyperplanes whose Hamming distances reproduce the distances of training pairs.
 
-    With labels (the supervised form) similar pairs are to be at distance 0 and others at 1, where
-    1 means all bits; half of the pairs are similar. Without labels the distance is half the squared
-    Euclidean one of centred unit vectors, at most 1, and 0 for the nearest twentieth of the pairs.
+    With labels (the supervised form), the target distance is 0 for similar pairs and 1, all bits,
+    for others; half of the pairs are similar. Without labels, it is half the squared Euclidean
+    distance of centred unit vectors, at most 1, and 0 for the nearest twentieth of the pairs.
 
-    Every bit is the sign of a weighted sum of inner products with landmarks of its own, random
-    training vectors. What is minimised is the sum over pairs of squared differences of distances,
-    exactly in one weight at a time: the bits change only where the weight passes a row's
-    threshold, so one sort of the thresholds gives the objective at every value of the weight.
-    `objective_` holds its mean before the first pass over the weights and after each.
+    Every bit is the sign of a weighted sum of inner products with its landmarks, random training
+    vectors. The objective is the sum over pairs of squared differences between Hamming and target
+    distance. It is minimised exactly in one weight at a time: bits change only where the weight
+    crosses a row's threshold, so sorting the thresholds gives the objective at every value.
+    `objective_` is its mean over pairs, before the first pass over the weights and after each.
 
     Kulis and Darrell, "Learning to Hash with Binary Reconstructive Embeddings", NIPS 2009.
 
     Args:
-        n_training: so many rows, drawn at random, are learned from.
-        n_pairs: so many random pairs per such row.
+        n_training: Number of random rows to fit to.
+        n_pairs: Number of random pairs per such row.
     """
 
     def __init__(
@@ -60,9 +60,9 @@ class BinaryReconstructiveEmbedding(Hasher):
         directions = unit_rows(X[rows] - self.mean_)
         n_pairs = self.n_pairs * len(rows)
         if y is None:
-            pairs, targets = distances_of_vectors(directions, n_pairs, rng)
+            pairs, targets = vector_targets(directions, n_pairs, rng)
         else:
-            pairs, targets = distances_of_labels(memberships(X, y)[rows], n_pairs, rng)
+            pairs, targets = label_targets(multi_hot(X, y)[rows], n_pairs, rng)
         self.hyperplanes_ = self._descend(directions, pairs, targets, rng)
         return self
 
@@ -82,11 +82,11 @@ class BinaryReconstructiveEmbedding(Hasher):
         bits = X @ hyperplanes.T > 0
         distances = (bits[pairs[0]] != bits[pairs[1]]).mean(axis=1)
         self.objective_ = [float(((targets - distances) ** 2).mean())]
-        for round_ in range(self.n_passes):
+        for number in range(self.n_passes):
             for bit in rng.permutation(self.n_bits):
                 before = bits[:, bit]
                 others = distances - (before[pairs[0]] != before[pairs[1]]) / self.n_bits
-                # What a pair adds to the objective if its bits differ, against when they agree.
+                # Change of the objective if the bits of a pair differ instead of agree.
                 costs = 1 / self.n_bits**2 - 2 * (targets - others) / self.n_bits
                 kernel = X @ X[landmarks[bit]].T
                 after = descend_bit(weights[bit], kernel, pairs, costs, rng)
@@ -94,30 +94,30 @@ class BinaryReconstructiveEmbedding(Hasher):
                 distances = others + (after[pairs[0]] != after[pairs[1]]) / self.n_bits
             self.objective_.append(float(((targets - distances) ** 2).mean()))
             logger.info(
-                "BRE: pass %d of %d, objective %.4f", round_ + 1, self.n_passes, self.objective_[-1]
+                "BRE: pass %d of %d, objective %.4f", number + 1, self.n_passes, self.objective_[-1]
             )
         return np.stack([w @ X[rows] for w, rows in zip(weights, landmarks, strict=True)], axis=1)
 
 
-def distances_of_vectors(
+def vector_targets(
     directions: Float[np.ndarray, "n features"], n_pairs: int, rng: np.random.RandomState
 ) -> tuple[Int[np.ndarray, "2 {n_pairs}"], Float[np.ndarray, " {n_pairs}"]]:
-    """Random pairs of unit vectors and the distances wanted of their codes."""
+    """Draw random pairs of unit vectors; return them with the target distances of their codes."""
     one = rng.randint(len(directions), size=n_pairs)
     other = (one + rng.randint(1, len(directions), size=n_pairs)) % len(directions)
     cosines = np.einsum("pf,pf->p", directions[one], directions[other])
     targets = np.clip(1 - cosines, 0, 1)
-    targets[targets <= np.quantile(targets, NEAREST)] = 0
+    targets[targets <= np.quantile(targets, NEIGHBOUR_SHARE)] = 0
     return np.stack([one, other]), targets
 
 
-def distances_of_labels(
-    members: Bool[np.ndarray, "n classes"], n_pairs: int, rng: np.random.RandomState
+def label_targets(
+    labels: Bool[np.ndarray, "n classes"], n_pairs: int, rng: np.random.RandomState
 ) -> tuple[Int[np.ndarray, "2 {n_pairs}"], Float[np.ndarray, " {n_pairs}"]]:
-    """Random pairs, half of them similar, and the distances wanted of their codes."""
+    """Draw random pairs, half of them similar; return them with their target distances."""
     n_similar = n_pairs // 2
-    similar = similar_pairs(members, n_similar, rng)
-    dissimilar = dissimilar_pairs(members, n_pairs - n_similar, rng)
+    similar = similar_pairs(labels, n_similar, rng)
+    dissimilar = dissimilar_pairs(labels, n_pairs - n_similar, rng)
     return np.concatenate([similar, dissimilar]).T, (np.arange(n_pairs) >= n_similar).astype(float)
 
 
@@ -132,9 +132,9 @@ def descend_bit(
     projections = kernel @ weights
     for landmark in rng.permutation(len(weights)):
         column = kernel[:, landmark]
-        rest = projections - weights[landmark] * column
-        weights[landmark] = best_weight(weights[landmark], column, rest, pairs, costs)
-        projections = rest + weights[landmark] * column
+        others = projections - weights[landmark] * column
+        weights[landmark] = best_weight(weights[landmark], column, others, pairs, costs)
+        projections = others + weights[landmark] * column
     bits: np.ndarray = kernel @ weights > 0
     return bits
 
@@ -142,36 +142,37 @@ def descend_bit(
 def best_weight(
     weight: float,
     column: Float[np.ndarray, " n"],
-    rest: Float[np.ndarray, " n"],
+    others: Float[np.ndarray, " n"],
     pairs: Int[np.ndarray, "2 pairs"],
     costs: Float[np.ndarray, " pairs"],
 ) -> float:
-    """The w at which the pairs that differ in `rest + w * column > 0` cost least in sum.
+    """Return the w that minimises the sum of costs of the pairs whose bits differ.
 
-    `weight` is what it is now, and stays if nothing is better.
+    The bits are `others + w * column > 0`. `weight` is the current w; it is returned if no other
+    is better.
     """
-    turning = column != 0  # where it is 0, w changes nothing
-    thresholds = np.divide(-rest, column, out=np.full_like(rest, np.inf), where=turning)
+    depends = column != 0  # rows whose bit depends on w
+    thresholds = np.divide(-others, column, out=np.full_like(others, np.inf), where=depends)
     order = np.argsort(thresholds)
-    places = np.empty_like(order)
-    places[order] = np.arange(len(order))
-    thresholds = thresholds[order][: turning.sum()]
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    thresholds = thresholds[order][: depends.sum()]
     if not len(thresholds):
         return weight
 
-    # From w = -inf upwards the rows turn in order. A pair's cost comes (or goes, if the two differ
-    # at first) when its first row turns, and is as before when its second one does.
-    bits = np.where(turning, column < 0, rest > 0)
-    one, other = places.take(pairs[0]), places.take(pairs[1])
+    # As w grows from −∞, bits flip in the order of their thresholds. The first flip of a pair adds
+    # its cost (or removes it, if its bits differ at −∞), and the second one restores it.
+    bits = np.where(depends, column < 0, others > 0)
+    one, other = rank.take(pairs[0]), rank.take(pairs[1])
     agree = bits.take(pairs[0]) == bits.take(pairs[1])
-    changes = np.where(agree == (one < other), costs, -costs)  # when the pair's `one` turns
+    changes = np.where(agree == (one < other), costs, -costs)  # when the bit of `one` flips
     steps = np.bincount(one, changes, len(bits)) - np.bincount(other, changes, len(bits))
-    values = np.concatenate([[0], steps.cumsum()[: len(thresholds)]])  # by number of rows turned
-    now = values[np.searchsorted(thresholds, weight)]
-    values[1:-1][np.diff(thresholds) <= 0] = np.inf  # rows that turn together
+    values = np.concatenate([[0], steps.cumsum()[: len(thresholds)]])  # by number of flips
+    current = values[np.searchsorted(thresholds, weight)]
+    values[1:-1][np.diff(thresholds) <= 0] = np.inf  # between equal thresholds there is no w
 
     best = int(np.argmin(values))
-    if values[best] >= now:
+    if values[best] >= current:
         return weight
     if best == 0:
         return float(thresholds[0] - 1)

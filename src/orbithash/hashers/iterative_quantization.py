@@ -11,7 +11,7 @@ from orbithash.hashers.principal_components import one_component_per_bit
 
 
 class IterativeQuantization(Hasher):
-    """PCA, then the rotation that brings the projections nearest to ±1.
+    """PCA, then the rotation that brings the projections closest to ±1.
 
     Gong and Lazebnik, "Iterative Quantization: A Procrustean Approach to Learning Binary
     Codes", CVPR 2011.
@@ -38,7 +38,7 @@ class IterativeQuantization(Hasher):
         for iteration in range(self.n_iter):
             B = np.where(V @ R > 0, 1, -1).astype(V.dtype)
             self.quantization_errors_[iteration] = ((B - V @ R) ** 2).sum()
-            # Procrustes: the best rotation towards the codes we have now.
+            # Orthogonal Procrustes: the rotation that brings V closest to the current codes.
             U, _, Wt = np.linalg.svd(V.T @ B)
             R = U @ Wt
         self.rotation_ = R

@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 
 from orbithash.hashers.anchors import draw_anchors
 from orbithash.hashers.base import SupervisedHasher, squash
-from orbithash.hashers.labels import check_both_kinds_of_pairs, memberships
+from orbithash.hashers.labels import check_pairs, multi_hot
 from orbithash.relevance import related
 
 logger = logging.getLogger("orbithash")
@@ -20,17 +20,17 @@ RIDGE = 1e-6  # keeps the anchors' covariance invertible; relative to its mean e
 
 
 class KernelSupervisedHashing(SupervisedHasher):
-    """Bits learned one after the other so that inner products of codes fit who is similar.
+    """Bits fitted one by one, so that inner products of codes match the similarity of pairs.
 
-    Codes of ±1 are to have inner product n_bits if two images are similar and -n_bits if not.
-    Every bit is the sign of a weighted sum of similarities to anchors. It fits what the bits
-    before it left over: first by the largest eigenvector, signs ignored, then by descent (L-BFGS,
-    where the paper has Nesterov's) with a sigmoid in place of the sign.
+    The target for the inner product of two codes of ±1 is n_bits if the images are similar and
+    −n_bits otherwise. Every bit is the sign of a weighted sum of similarities to anchors. It is
+    fitted to the residual of the previous bits: first as an eigenvector, without the sign, then by
+    L-BFGS (Nesterov's method in the paper) with a sigmoid in place of the sign.
 
     Liu, Wang, Ji, Jiang and Chang, "Supervised Hashing with Kernels", CVPR 2012.
 
     Args:
-        n_training: so many rows, drawn at random, are learned from.
+        n_training: Number of random rows to fit to.
     """
 
     def __init__(
@@ -48,8 +48,8 @@ class KernelSupervisedHashing(SupervisedHasher):
 
     def fit(self, X: Any, y: Any = None) -> "KernelSupervisedHashing":
         X = self._training_features(X)
-        members = memberships(X, y)
-        check_both_kinds_of_pairs(members)
+        labels = multi_hot(X, y)
+        check_pairs(labels)
         rng = check_random_state(self.random_state)
         self.kernel_ = draw_anchors(X, self.n_anchors, rng)
         rows = rng.permutation(len(X))[: self.n_training]
@@ -57,16 +57,16 @@ class KernelSupervisedHashing(SupervisedHasher):
         self.mean_ = K.mean(axis=0)
         K -= self.mean_
 
-        similar = related(members[rows], members[rows])
-        residue = np.where(similar, 1.0, -1.0) * self.n_bits
+        similar = related(labels[rows], labels[rows])
+        residual = np.where(similar, 1.0, -1.0) * self.n_bits
         self.weights_ = np.empty((K.shape[1], self.n_bits))
-        self.objective_ = [float((residue**2).mean())]
+        self.objective_ = [float((residual**2).mean())]
         for bit in range(self.n_bits):
-            weights = self._best_of(spectral_weights(K, residue), K, residue)
+            weights = self._refine(spectral_weights(K, residual), K, residual)
             h = np.where(K @ weights > 0, 1.0, -1.0)
-            residue -= np.outer(h, h)
+            residual -= np.outer(h, h)
             self.weights_[:, bit] = weights
-            self.objective_.append(float((residue**2).mean()))
+            self.objective_.append(float((residual**2).mean()))
             logger.info("KSH: bit %d of %d", bit + 1, self.n_bits)
         return self
 
@@ -74,17 +74,17 @@ class KernelSupervisedHashing(SupervisedHasher):
         X = self._new_features(X)
         return squash((self.kernel_(X) - self.mean_) @ self.weights_)
 
-    def _best_of(
+    def _refine(
         self,
         start: Float[np.ndarray, " anchors"],
         K: Float[np.ndarray, "n anchors"],
-        residue: Float[np.ndarray, "n n"],
+        residual: Float[np.ndarray, "n n"],
     ) -> Float[np.ndarray, " anchors"]:
-        """The weights after descent, or those before it where their signs fit better."""
-        descent = minimize(
-            smooth_misfit,
+        """Return the weights after descent, or `start` if its signs fit better."""
+        result = minimize(
+            smooth_objective,
             start,
-            args=(K, residue),
+            args=(K, residual),
             jac=True,
             method="L-BFGS-B",
             options={"maxiter": self.n_iter},
@@ -92,30 +92,30 @@ class KernelSupervisedHashing(SupervisedHasher):
 
         def fit(weights: Float[np.ndarray, " anchors"]) -> float:
             h = np.where(K @ weights > 0, 1, -1)
-            return float(h @ residue @ h)
+            return float(h @ residual @ h)
 
-        return max(start, descent.x, key=fit)
+        return max(start, result.x, key=fit)
 
 
 def spectral_weights(
-    K: Float[np.ndarray, "n anchors"], residue: Float[np.ndarray, "n n"]
+    K: Float[np.ndarray, "n anchors"], residual: Float[np.ndarray, "n n"]
 ) -> Float[np.ndarray, " anchors"]:
-    """The a with the largest (K a)' residue (K a) among those with |K a|² = n."""
+    """Return the weights a that maximise (K a)' residual (K a) subject to |K a|² = n."""
     covariance = K.T @ K
     ridge = max(RIDGE * np.trace(covariance) / len(covariance), float(np.finfo(float).tiny))
     covariance[np.diag_indices_from(covariance)] += ridge
     last = len(covariance) - 1
-    _, vectors = eigh(K.T @ residue @ K, covariance, subset_by_index=[last, last])
+    _, vectors = eigh(K.T @ residual @ K, covariance, subset_by_index=[last, last])
     weights: np.ndarray = vectors[:, 0] * np.sqrt(len(K))
     return weights
 
 
-def smooth_misfit(
+def smooth_objective(
     weights: Float[np.ndarray, " anchors"],
     K: Float[np.ndarray, "n anchors"],
-    residue: Float[np.ndarray, "n n"],
+    residual: Float[np.ndarray, "n n"],
 ) -> tuple[float, Float[np.ndarray, " anchors"]]:
-    """-b' residue b with b = 2 sigmoid(K a) - 1, the soft sign; and its gradient."""
+    """Return −b' residual b and its gradient, with b = 2 sigmoid(K a) − 1, the soft sign."""
     b = np.tanh((K @ weights) / 2)
-    fitted = residue @ b
+    fitted = residual @ b
     return -float(b @ fitted), -(K.T @ (fitted * (1 - b**2)))

@@ -9,29 +9,29 @@ from sklearn.utils import check_random_state
 
 from orbithash.errors import InputError
 from orbithash.hashers.base import SupervisedHasher, squash
-from orbithash.hashers.labels import dissimilar_pairs, memberships, similar_pairs
+from orbithash.hashers.labels import dissimilar_pairs, multi_hot, similar_pairs
 
 logger = logging.getLogger("orbithash")
 
 MOMENTUM = 0.9
-WEAKEST = 0.02  # components of less spread, relative to the first, are not raised further
-STEPS_PER_DRAW = 100  # pairs are drawn for so many steps at once
+MIN_SPREAD = 0.02  # relative to the first component; weaker components are not amplified further
+STEPS_PER_DRAW = 100  # pairs are drawn for this many steps at once
 
 
 class MinimalLossHashing(SupervisedHasher):
     """Hyperplanes whose codes keep similar pairs within a radius and others outside of it.
 
-    A similar pair costs its Hamming distance beyond `radius` (given as a share of the bits), a
-    dissimilar one what it lacks, times `dissimilar_weight`. The cost of codes has no gradient;
-    what is lowered by stochastic steps, over pairs of which half are similar, is an upper bound:
-    how much better the costliest likely pair of codes is than the codes themselves. The steps are
-    taken in half-whitened principal components; the hash functions stay linear in the features.
+    The cost is a hinge on the Hamming distance: a similar pair pays for bits beyond `radius` (a
+    share of the bits), a dissimilar pair for bits short of it, times `dissimilar_weight`. Since the
+    cost of codes has no gradient, stochastic gradient descent minimises the paper's upper bound,
+    over pairs of which half are similar. The descent takes place in half-whitened principal
+    components; the hash functions stay linear in the features.
 
     Norouzi and Fleet, "Minimal Loss Hashing for Compact Binary Codes", ICML 2011.
 
     Args:
-        learning_rate: of the first step, falling linearly to 0; large, because costs are counted
-            in bits and projections of unit vectors start far below 1.
+        learning_rate: Of the first step, decaying linearly to 0; large, because costs are in bits
+            and projections of unit vectors start far below 1.
     """
 
     def __init__(
@@ -55,15 +55,15 @@ class MinimalLossHashing(SupervisedHasher):
     def fit(self, X: Any, y: Any = None) -> "MinimalLossHashing":
         X = self._training_features(X)
         if self.batch_size < 2:
-            raise InputError(f"batch_size={self.batch_size}: a batch needs at least two pairs")
-        members = memberships(X, y)
+            raise InputError(f"batch_size={self.batch_size}; it must be at least 2 pairs")
+        labels = multi_hot(X, y)
         rng = check_random_state(self.random_state)
         self.mean_ = X.mean(axis=0)
         T = half_whitening(X - self.mean_)
         X = (X - self.mean_) @ T
         W = rng.standard_normal((X.shape[1], self.n_bits)).astype(X.dtype)
         W /= np.linalg.norm(W, axis=0)
-        self.hyperplanes_ = T @ self._descend(X, members, W, rng)
+        self.hyperplanes_ = T @ self._descend(X, labels, W, rng)
         return self
 
     def project(self, X: Any) -> Float[np.ndarray, "n bits"]:
@@ -72,7 +72,7 @@ class MinimalLossHashing(SupervisedHasher):
     def _descend(
         self,
         X: Float[np.ndarray, "n features"],
-        members: Bool[np.ndarray, "n classes"],
+        labels: Bool[np.ndarray, "n classes"],
         W: Float[np.ndarray, "features bits"],
         rng: np.random.RandomState,
     ) -> Float[np.ndarray, "features bits"]:
@@ -83,7 +83,7 @@ class MinimalLossHashing(SupervisedHasher):
         velocity = np.zeros_like(W)
         for step in range(self.n_steps):
             if step % STEPS_PER_DRAW == 0:
-                batches = draw_batches(members, n_similar, n_dissimilar, rng)
+                batches = draw_batches(labels, n_similar, n_dissimilar, rng)
                 logger.info("MLH: step %d of %d", step, self.n_steps)
             one, other = X[batches[step % STEPS_PER_DRAW]]
             rate = self.learning_rate * (1 - step / self.n_steps)
@@ -94,29 +94,29 @@ class MinimalLossHashing(SupervisedHasher):
 
 
 def half_whitening(centred: Float[np.ndarray, "n features"]) -> Float[np.ndarray, "features d"]:
-    """The matrix that gives the principal components' spread its square root.
+    """Return a matrix that changes the spread of each principal component to its square root.
 
-    Steps then do not go into the few strongest components alone. Rows have length 1 on average
-    afterwards, so that one learning rate suits all features.
+    Gradient steps are then not dominated by the few strongest components. The mean squared length
+    of rows becomes 1, so that one learning rate suits all features.
     """
     _, spread, axes = np.linalg.svd(np.linalg.qr(centred, mode="r"), full_matrices=False)
     tiny = np.finfo(centred.dtype).tiny
     relative = spread / max(spread[0], tiny)
-    scales = (relative + WEAKEST) ** -0.5
+    scales = (relative + MIN_SPREAD) ** -0.5
     length = np.linalg.norm(spread * scales) / np.sqrt(len(centred))
     matrix: np.ndarray = axes.T * (scales / max(length, tiny))
     return matrix
 
 
 def draw_batches(
-    members: Bool[np.ndarray, "n classes"],
+    labels: Bool[np.ndarray, "n classes"],
     n_similar: int,
     n_dissimilar: int,
     rng: np.random.RandomState,
 ) -> Int[np.ndarray, "steps 2 pairs"]:
-    """Rows of the pairs of the next steps; in each batch the similar pairs come first."""
-    similar = similar_pairs(members, STEPS_PER_DRAW * n_similar, rng)
-    dissimilar = dissimilar_pairs(members, STEPS_PER_DRAW * n_dissimilar, rng)
+    """Draw the pairs of the next steps; in each batch the similar pairs come first."""
+    similar = similar_pairs(labels, STEPS_PER_DRAW * n_similar, rng)
+    dissimilar = dissimilar_pairs(labels, STEPS_PER_DRAW * n_dissimilar, rng)
     return np.concatenate(
         [pairs.T.reshape(2, STEPS_PER_DRAW, -1) for pairs in (similar, dissimilar)], axis=2
     ).swapaxes(0, 1)
@@ -128,19 +128,23 @@ def bound_gradient(
     other: Float[np.ndarray, "pairs features"],
     costs: Float[np.ndarray, "pairs distances"],
 ) -> Float[np.ndarray, "features bits"]:
-    """Of the mean over pairs of max(cost + g·W'one + h·W'other) - max(g·W'one + h·W'other)."""
+    """Return the gradient of the upper bound, a mean over pairs.
+
+    The bound of a pair is max(cost + g·W'one + h·W'other) − max(g·W'one + h·W'other) over codes g
+    and h.
+    """
     one_projected, other_projected = one @ W, other @ W
     g, h = costliest_codes(one_projected, other_projected, costs)
-    one_slopes = g.astype(W.dtype) - (one_projected > 0)
-    other_slopes = h.astype(W.dtype) - (other_projected > 0)
-    total: np.ndarray = one.T @ one_slopes + other.T @ other_slopes
+    one_errors = g.astype(W.dtype) - (one_projected > 0)
+    other_errors = h.astype(W.dtype) - (other_projected > 0)
+    total: np.ndarray = one.T @ one_errors + other.T @ other_errors
     return total / len(one)
 
 
 def hinge_costs(
     n_bits: int, radius: float, dissimilar_weight: float
 ) -> Float[np.ndarray, "2 distances"]:
-    """What each Hamming distance costs: row 0 a similar pair, row 1 a dissimilar one.
+    """Return the cost of each Hamming distance: of a similar pair in row 0, dissimilar in row 1.
 
     >>> hinge_costs(3, radius=1.0, dissimilar_weight=0.5)
     array([[0. , 1. , 2. , 3. ],
@@ -155,18 +159,18 @@ def costliest_codes(
     other: Float[np.ndarray, "pairs bits"],
     costs: Float[np.ndarray, "pairs distances"],
 ) -> tuple[Bool[np.ndarray, "pairs bits"], Bool[np.ndarray, "pairs bits"]]:
-    """For each pair the two codes g, h that maximise cost(distance of g and h) + g·one + h·other.
+    """Return the codes g, h of each pair that maximise cost(distance of g and h) + g·one + h·other.
 
-    Exact (loss-augmented inference): for every distance the bits that differ are those that lose
-    least by it, so one sort of the bits gives the best codes at each distance.
+    Exact loss-augmented inference: at every distance, the bits with the smallest loss differ, so
+    one sort of the bits gives the best codes for each distance.
     """
-    gains = np.maximum(one, other) - np.maximum(one + other, 0)  # of differing, per bit
+    gains = np.maximum(one, other) - np.maximum(one + other, 0)  # per bit, if it differs
     order = np.argsort(-gains, axis=1)
     totals = np.zeros_like(costs)
     np.cumsum(np.take_along_axis(gains, order, axis=1), axis=1, out=totals[:, 1:])
     distances = np.argmax(totals + costs, axis=1)
     differs = np.empty(gains.shape, dtype=bool)
-    places = np.arange(gains.shape[1])
-    np.put_along_axis(differs, order, places < distances[:, None], axis=1)
+    positions = np.arange(gains.shape[1])
+    np.put_along_axis(differs, order, positions < distances[:, None], axis=1)
     larger, agreed = one > other, one + other > 0
     return np.where(differs, larger, agreed), np.where(differs, ~larger, agreed)

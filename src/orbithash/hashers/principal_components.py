@@ -1,4 +1,4 @@
-"""PCA-sign: the baseline that costs nothing."""
+"""PCA-sign: signs of principal components, the simplest baseline."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ from orbithash.hashers.base import Hasher, squash
 class PrincipalComponentSigns(Hasher):
     """The signs of the first principal components.
 
-    Every component gets one bit, whether it holds much variance or little, so longer codes soon
-    stop getting better: what iterative quantization's rotation repairs.
+    Every component has one bit, regardless of its variance, so longer codes soon stop improving.
+    The rotation of iterative quantization avoids that.
     """
 
     def __init__(
@@ -39,8 +39,8 @@ def one_component_per_bit(
     if n_bits > min(X.shape):
         raise InputError(
             f"n_bits={n_bits}, one per principal component, but there are at most {min(X.shape)} "
-            f"of these (n_samples={X.shape[0]}, n_features={X.shape[1]}); ask for fewer bits, "
-            "bring more data, or take a method without this limit ('lsh', 'sh')"
+            f"components (n_samples={X.shape[0]}, n_features={X.shape[1]}); use fewer bits, more "
+            "data, or a method without this limit ('lsh', 'sh')"
         )
     return principal_components(X, n_bits, random_state)
 
@@ -50,7 +50,7 @@ def principal_components(
 ) -> PCA:
     if np.ptp(X, axis=0).max() <= np.finfo(X.dtype).eps:
         raise InputError(
-            f"all rows are the same, or become so at unit length (n_samples={X.shape[0]}, "
-            f"n_features={X.shape[1]}); bring features that differ, or pass normalize=False"
+            f"all rows are equal, or are equal at unit length (n_samples={X.shape[0]}, "
+            f"n_features={X.shape[1]}); give features that differ, or pass normalize=False"
         )
     return PCA(n_components, random_state=random_state).fit(X)

@@ -10,11 +10,11 @@ from orbithash.hashers.base import Hasher, squash
 
 
 class RandomHyperplanes(Hasher):
-    """Which side of random hyperplanes a vector lies on.
+    """The side of random hyperplanes on which a vector lies.
 
-    Two vectors differ in a bit with a probability proportional to the angle between them. That
-    angle is seen from the mean of the training features; `center=False` gives the paper's
-    hyperplanes through the origin, which cut features of one sign (after a ReLU) less evenly.
+    Two vectors differ in a bit with probability proportional to the angle between them, measured
+    at the mean of the training features. `center=False` gives the paper's hyperplanes through the
+    origin, which split non-negative features (after a ReLU) less evenly.
 
     Charikar, "Similarity Estimation Techniques from Rounding Algorithms", STOC 2002.
     """

@@ -10,12 +10,13 @@ from orbithash.hashers.principal_components import principal_components
 
 
 class SpectralHashing(Hasher):
-    """Signs of the smoothest waves along the principal components.
+    """Signs of the smoothest cosine waves along the principal components.
 
-    Data that fill a box uniformly have the graph Laplacian's eigenfunctions in closed form: on a
-    side of length r the k-th one is a cosine of k half-waves, the smoother the lower k/r. A bit is
-    the sign of one such wave; long sides get several bits, short ones may get none, so there can
-    be more bits than features. The box is the range of the training features on each component.
+    For data distributed uniformly in a box, the eigenfunctions of the graph Laplacian have a closed
+    form: on a side of length r, the k-th is a cosine of k half-waves, smoother for lower k/r. A bit
+    is the sign of one such wave. Long sides have several bits and short ones may have none, so
+    there can be more bits than features. The box is the range of the training features on each
+    component.
 
     Weiss, Torralba and Fergus, "Spectral Hashing", NIPS 2008.
     """
@@ -44,10 +45,10 @@ class SpectralHashing(Hasher):
 def smoothest_waves(
     extents: Float[np.ndarray, " components"], n_bits: int
 ) -> tuple[Int[np.ndarray, " bits"], Int[np.ndarray, " bits"]]:
-    """Component and number of half-waves of the `n_bits` waves with the smallest eigenvalues.
+    """Return component and number of half-waves of the waves with the smallest eigenvalues.
 
-    The eigenvalue of k half-waves on a side of length r is 1 - exp(-(ε k π / r)² / 2): whatever
-    ε is, it grows with k / r.
+    The eigenvalue of k half-waves on a side of length r is 1 − exp(−(ε k π / r)² / 2), which grows
+    with k / r for every ε.
 
     >>> smoothest_waves(np.array([3.0, 2.0]), 3)
     (array([0, 1, 0]), array([1, 1, 2]))

@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 
 from orbithash.hashers.anchors import draw_anchors
 from orbithash.hashers.base import SupervisedHasher, squash
-from orbithash.hashers.labels import check_both_kinds_of_pairs, memberships
+from orbithash.hashers.labels import check_pairs, multi_hot
 
 logger = logging.getLogger("orbithash")
 
@@ -18,11 +18,11 @@ RIDGE = 1e-6  # keeps the anchors' Gram matrix invertible; relative to its mean 
 
 
 class SupervisedDiscreteHashing(SupervisedHasher):
-    """Codes from which a linear classifier can tell the labels, learned as bits throughout.
+    """Codes from which a linear classifier predicts the labels, optimised as discrete bits.
 
-    In turn: the classifier W that best gives the labels from the codes B (`classifier_ridge`, the
-    paper's λ); the projection P of similarities to anchors that best gives the codes; and the
-    codes, one bit of all images at a time, that are best for both (`projection_weight`, its ν).
+    Alternates three steps: fit a classifier W from the codes B to the labels (`classifier_ridge`,
+    the paper's λ); fit a projection P from similarities to anchors to the codes; update the codes
+    for both, one bit of all images at a time (`projection_weight`, the paper's ν).
 
     Shen, Shen, Liu and Shen, "Supervised Discrete Hashing", CVPR 2015.
     """
@@ -44,8 +44,8 @@ class SupervisedDiscreteHashing(SupervisedHasher):
 
     def fit(self, X: Any, y: Any = None) -> "SupervisedDiscreteHashing":
         X = self._training_features(X)
-        members = memberships(X, y)
-        check_both_kinds_of_pairs(members)
+        labels = multi_hot(X, y)
+        check_pairs(labels)
         rng = check_random_state(self.random_state)
         self.kernel_ = draw_anchors(X, self.n_anchors, rng)
         K = self.kernel_(X)
@@ -53,7 +53,7 @@ class SupervisedDiscreteHashing(SupervisedHasher):
         gram[np.diag_indices_from(gram)] += RIDGE * np.trace(gram) / len(gram)
         factor = cho_factor(gram)
 
-        Y = members.astype(float)
+        Y = labels.astype(float)
         B = np.where(rng.standard_normal((len(X), self.n_bits)) > 0, 1.0, -1.0)
         P = cho_solve(factor, K.T @ B)
         ridge = self.classifier_ridge * np.eye(self.n_bits)
@@ -76,10 +76,10 @@ def descend_codes(
     Q: Float[np.ndarray, "n bits"],
     n_cycles: int = 10,
 ) -> Float[np.ndarray, "n bits"]:
-    """Codes of ±1 with a lower |B W|² - 2 tr(B' Q): cyclic coordinate descent over the bits.
+    """Lower |B W|² − 2 tr(B' Q) over codes of ±1 by cyclic coordinate descent over the bits.
 
-    With all other bits of B held, the best value of a bit is the sign of what Q asks for beyond
-    what the other bits already give.
+    With all other bits of B fixed, the best value of a bit is the sign of Q minus the contribution
+    of the other bits.
     """
     B = codes.copy()
     overlap = W @ W.T

@@ -1,4 +1,4 @@
-"""What every search engine offers, what it stores, and what a search returns."""
+"""The interface of search engines and indexes: items, filters, results and protocols."""
 
 import math
 from abc import ABC, abstractmethod
@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int64, UInt8
+from numpy.typing import ArrayLike
 
 from orbithash.errors import InputError
 
@@ -16,16 +17,16 @@ Value = str | int | float | bool
 
 @dataclass(frozen=True)
 class Metadata:
-    """What is known of an item besides its code."""
+    """An item's data besides its code."""
 
-    path: str = ""  # of its file, or whatever names it in its source
+    path: str = ""  # of its file, or its name in the source
     labels: tuple[str, ...] = ()
-    source: str = ""  # what it was indexed from
-    stamp: str = ""  # what the file was when it was encoded; a changed file has another
+    source: str = ""  # that it was indexed from
+    stamp: str = ""  # state of the file when it was encoded; it differs once the file has changed
     fields: Mapping[str, Value] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        # Written out, because a million of these are made for a million items.
+        # Written out, because a million items create a million of these.
         if not (
             isinstance(self.path, str)
             and isinstance(self.source, str)
@@ -33,65 +34,34 @@ class Metadata:
         ):
             raise InputError(
                 f"path={self.path!r}, source={self.source!r}, stamp={self.stamp!r}; each must be "
-                "a string: of a path give str(path), and nothing for what is not known"
+                "a string: pass str(path), and leave unknown ones out"
             )
-        check_labels(self.labels)
+        check_label_tuple(self.labels)
         if self.fields:
             check_fields(self.fields)
 
 
 @dataclass(frozen=True)
 class Where:
-    """Which items a search may find: any of these labels, and all of these fields."""
+    """A filter of a search: items with any of these labels and all of these fields."""
 
-    labels: tuple[str, ...] = ()  # none means that labels do not matter
+    labels: tuple[str, ...] = ()  # empty: any labels
     fields: Mapping[str, Value] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_labels(self.labels)
+        check_label_tuple(self.labels)
         check_fields(self.fields)
 
     def admits(self, metadata: Metadata) -> bool:
         return (not self.labels or not set(self.labels).isdisjoint(metadata.labels)) and all(
-            name in metadata.fields and equal(metadata.fields[name], value)
+            name in metadata.fields and same_value(metadata.fields[name], value)
             for name, value in self.fields.items()
         )
 
 
-def check_labels(labels: object) -> None:
-    """Raise unless these are labels; a string alone would pass for its letters."""
-    if isinstance(labels, tuple):
-        for label in labels:
-            if not isinstance(label, str):
-                break
-        else:
-            return
-    raise InputError(f"labels={labels!r}; give a tuple of strings, as in labels=('wren',)")
-
-
-def check_fields(fields: object) -> None:
-    if not isinstance(fields, Mapping):
-        raise InputError(f"fields={fields!r}; give a dictionary of names and values")
-    for name, value in fields.items():
-        finite = not isinstance(value, float) or math.isfinite(value)
-        if not (isinstance(name, str) and isinstance(value, Value) and finite):
-            raise InputError(
-                f"the field {name!r} is {value!r}; name fields by strings, and give them "
-                "strings, finite numbers or booleans"
-            )
-
-
-def equal(stored: Value, wanted: Value) -> bool:
-    # To Python True is 1; to whoever wrote the metadata it is not.
-    return stored == wanted and isinstance(stored, bool) == isinstance(wanted, bool)
-
-
-NOTHING_KNOWN = Metadata()
-
-
 @dataclass(frozen=True, eq=False)
 class Items:
-    """Stored items, in the order of ids unless they were asked for one by one."""
+    """Stored items, in the order of ids or as requested."""
 
     ids: Int64[np.ndarray, " n"]
     codes: UInt8[np.ndarray, "n bytes"]
@@ -119,23 +89,25 @@ class Ball:
 
 @dataclass(frozen=True)
 class IndexStats:
-    """How much an index holds, and what that takes."""
+    """Size of an index, in items, memory and disk space."""
 
     engine: str
     n_bits: int
     count: int
-    memory_bytes: int = 0  # of codes and ids that are held ready for search
+    memory_bytes: int = 0  # of codes and ids loaded for search
     disk_bytes: int = 0
-    recall: float | None = None  # of an engine that is not exact, once it was built and measured
-    recall_at: int | None = None  # neighbours that recall is of
+    recall: float | None = None  # of an approximate engine, measured when it was built
+    recall_at: int | None = None  # the k of recall@k
 
 
 @runtime_checkable
 class SearchEngine(Protocol):
-    """Stores codes with metadata, and finds those nearest to a query's by Hamming distance.
+    """Stores codes with metadata, and finds the codes nearest to a query by Hamming distance.
 
-    Ids are any int64. Fewer than k columns come back when fewer items are stored or admitted; an
-    engine that is not exact may find fewer for some queries, which end in distance -1 and id -1.
+    Ids are any int64. Arguments are arrays, or anything that numpy converts, such as lists.
+
+    A search returns fewer than k columns if fewer items are stored or admitted. An approximate
+    engine may find fewer for some queries, whose rows then end in distance -1 and id -1.
     """
 
     @property
@@ -145,78 +117,71 @@ class SearchEngine(Protocol):
 
     def add(
         self,
-        ids: Int64[np.ndarray, " n"],
-        codes: UInt8[np.ndarray, "n bytes"],
+        ids: ArrayLike | None = None,
+        codes: ArrayLike | None = None,
         metadata: Sequence[Metadata] | None = None,
-    ) -> None:
-        """Store items under ids that are not in use yet."""
+    ) -> Int64[np.ndarray, " n"]:
+        """Store items under ids that are not in use, by default the next ones; return the ids."""
 
     def update(
-        self,
-        ids: Int64[np.ndarray, " n"],
-        codes: UInt8[np.ndarray, "n bytes"],
-        metadata: Sequence[Metadata] | None = None,
+        self, ids: ArrayLike, codes: ArrayLike, metadata: Sequence[Metadata] | None = None
     ) -> None:
-        """Store items in the place of those with the same ids, if there are any."""
+        """Store items, replacing those with the same ids."""
 
-    def remove(self, ids: Int64[np.ndarray, " n"]) -> int:
-        """Forget these items; those that are not there do not matter. Returns how many were."""
+    def remove(self, ids: ArrayLike) -> int:
+        """Remove items and return how many there were; unknown ids are ignored."""
 
-    def get(self, ids: Int64[np.ndarray, " n"]) -> Items:
-        """These items, in the order asked for."""
+    def get(self, ids: ArrayLike) -> Items:
+        """Return these items, in this order."""
 
-    def search(
-        self, codes: UInt8[np.ndarray, "queries bytes"], k: int, where: Where | None = None
-    ) -> Neighbours:
-        """The k nearest items of each query."""
+    def search(self, codes: ArrayLike, k: int, where: Where | None = None) -> Neighbours:
+        """Return the k nearest items of each query."""
 
-    def within(
-        self, codes: UInt8[np.ndarray, "queries bytes"], radius: int, where: Where | None = None
-    ) -> list[Ball]:
-        """The items at most `radius` bits away from each query."""
+    def within(self, codes: ArrayLike, radius: int, where: Where | None = None) -> list[Ball]:
+        """Return the items at most `radius` bits away from each query."""
+
+    def next_id(self) -> int:
+        """Return an id above all ids in use; raise NoIdsLeftError if there is none."""
 
     def iterate(self, batch_size: int = 4096) -> Iterator[Items]:
-        """All items in the order of ids, some at a time."""
+        """Iterate over all items in the order of ids, in batches."""
 
     def stats(self) -> IndexStats:
-        """How much it holds, and what that takes."""
+        """Return the size of the index."""
 
     def close(self) -> None:
-        """Let go of files and connections; nothing can be asked afterwards."""
+        """Close files and connections; the index cannot be used afterwards."""
 
 
 @runtime_checkable
 class Index(SearchEngine, Protocol):
-    """A search engine that lasts: it knows what its items were indexed from, and by which encoder.
+    """A persistent search engine, which also stores its items' sources and their encoder.
 
-    Every call that changes it has stored what it was given once it returns.
+    A change is durable once the call returns.
     """
 
     def known(self, source: str) -> dict[str, tuple[int, str]]:
-        """Id and stamp of everything that was indexed from a source, by path."""
-
-    def next_id(self) -> int:
-        """An id that is not in use, and neither is any above it; NoIdsLeftError if none is."""
+        """Return id and stamp of every item that was indexed from a source, by path."""
 
     def encoder(self) -> bytes:
-        """The file of the encoder that made the codes, as it was given."""
+        """Return the file of the encoder that computed the codes."""
 
     def sample(self, n: int, *, seed: int) -> Items:
-        """So many items chosen at random, or all of them, in the order of ids."""
+        """Return n random items, or all if there are fewer, in the order of ids."""
 
     def label_counts(self) -> dict[str, int]:
-        """How many items have each label."""
+        """Return the number of items with each label."""
 
     def __enter__(self) -> "Index": ...
 
     def __exit__(self, *error: object) -> None: ...
 
 
-Opened = TypeVar("Opened", bound="ClosedAfterwards")
+Opened = TypeVar("Opened", bound="ClosesOnExit")
 
 
-class ClosedAfterwards(ABC):
-    """Can be used in a `with` statement, and is closed at its end."""
+class ClosesOnExit(ABC):
+    """A context manager that closes the object at the end of the `with` block."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -226,3 +191,34 @@ class ClosedAfterwards(ABC):
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def check_label_tuple(labels: object) -> None:
+    """Raise unless these are labels; a single string would pass for its letters."""
+    if isinstance(labels, tuple):
+        for label in labels:
+            if not isinstance(label, str):
+                break
+        else:
+            return
+    raise InputError(f"labels={labels!r}; give a tuple of strings, such as labels=('wren',)")
+
+
+def check_fields(fields: object) -> None:
+    if not isinstance(fields, Mapping):
+        raise InputError(f"fields={fields!r}; give a dictionary of names and values")
+    for name, value in fields.items():
+        finite = not isinstance(value, float) or math.isfinite(value)
+        if not (isinstance(name, str) and isinstance(value, Value) and finite):
+            raise InputError(
+                f"the field {name!r} is {value!r}; name fields by strings, and give them "
+                "strings, finite numbers or booleans"
+            )
+
+
+def same_value(stored: Value, wanted: Value) -> bool:
+    # In Python True equals 1; in metadata they are different values.
+    return stored == wanted and isinstance(stored, bool) == isinstance(wanted, bool)
+
+
+NO_METADATA = Metadata()

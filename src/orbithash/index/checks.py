@@ -1,22 +1,23 @@
-"""Checks of the arguments of an engine, the same for all of them."""
+"""Checks of ids, codes and metadata, and new ids, the same for all engines."""
 
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Int64, UInt8
+from numpy.typing import ArrayLike
 
-from orbithash.codes import check_codes
-from orbithash.errors import InputError, NoIdsLeftError
-from orbithash.index.base import Metadata
+from orbithash.codes import as_codes
+from orbithash.errors import IdInUseError, InputError, NoIdsLeftError, StorageError
+from orbithash.index.base import Metadata, SearchEngine
 
 LARGEST_ID = 2**63 - 1
 
 
 def checked_items(
-    ids: np.ndarray, codes: np.ndarray, metadata: Sequence[Metadata] | None, *, n_bits: int
-) -> Int64[np.ndarray, " n"]:
-    """The ids as int64, or an error: each id once, for one code and one metadata."""
-    check_codes(codes, n_bits)
+    ids: ArrayLike, codes: ArrayLike | None, metadata: Sequence[Metadata] | None, *, n_bits: int
+) -> tuple[Int64[np.ndarray, " n"], UInt8[np.ndarray, "n bytes"]]:
+    """Return ids and codes as arrays; raise unless ids are unique, one for each code."""
+    codes = checked_codes(codes, n_bits)
     ids = checked_ids(ids)
     if len(ids) != len(codes):
         raise InputError(f"got {len(ids)} ids for {len(codes)} codes; give each code one id")
@@ -27,32 +28,39 @@ def checked_items(
     ordered = np.sort(ids)
     repeated = np.flatnonzero(ordered[1:] == ordered[:-1])
     if len(repeated):
-        raise InputError(
-            f"id {ordered[repeated[0]]} is given twice; every code needs an id of its own"
-        )
-    return ids
+        raise InputError(f"id {ordered[repeated[0]]} is given twice; give each code a different id")
+    return ids, codes
 
 
-def checked_ids(ids: np.ndarray) -> Int64[np.ndarray, " n"]:
-    if ids.ndim != 1 or ids.dtype.kind not in "iu" or not np.can_cast(ids.dtype, np.int64):
+def checked_ids(ids: ArrayLike) -> Int64[np.ndarray, " n"]:
+    array = np.asarray(ids)
+    if array.size == 0 and not hasattr(ids, "dtype"):
+        array = array.astype(np.int64)  # an empty list is float to numpy
+    if array.ndim != 1 or array.dtype.kind not in "iu" or not np.can_cast(array.dtype, np.int64):
         raise InputError(
-            f"got ids of shape {ids.shape} and type {ids.dtype}; give whole numbers that fit "
+            f"got ids of shape {array.shape} and type {array.dtype}; give whole numbers that fit "
             "int64, one for each code"
         )
-    return ids.astype(np.int64)
+    return array.astype(np.int64)
+
+
+def checked_codes(codes: ArrayLike | None, n_bits: int) -> UInt8[np.ndarray, "n bytes"]:
+    if codes is None:
+        raise InputError("got no codes; call add(codes=codes) or add(ids, codes)")
+    return as_codes(codes, n_bits)
 
 
 def as_ids(numbers: Sequence[int]) -> Int64[np.ndarray, " n"]:
-    """Ids that somebody has written down, as an array."""
+    """Return ids that a user has written, as an array."""
     for number in numbers:
         if not -LARGEST_ID - 1 <= number <= LARGEST_ID:
-            raise InputError(f"{number} is no id, for ids are int64; ids are shown by search")
+            raise InputError(f"{number} is no id: ids are int64; search shows the ids")
     return np.array(numbers, dtype=np.int64)
 
 
-def free_id(identifier: int) -> int:
-    """The id behind all others, unless that would be past the largest."""
-    # The largest itself is never given out, for then no number could say what comes after it.
+def checked_next_id(identifier: int) -> int:
+    """Return the id after all others; raise if it would exceed the largest."""
+    # The largest id itself is never assigned, because no int64 could be the id after it.
     if identifier >= LARGEST_ID:
         raise NoIdsLeftError
     return identifier
@@ -68,5 +76,24 @@ def check_radius(radius: int) -> None:
         raise InputError(f"radius={radius}; ask for 0 bits or more")
 
 
-def not_there(identifier: int) -> InputError:
-    return InputError(f"there is no item with id {identifier}; ids are shown by search")
+MAX_ATTEMPTS = 20  # one fails only if another process adds between reading the id and writing
+
+
+def add_under_new_ids(
+    index: SearchEngine, codes: ArrayLike | None, metadata: Sequence[Metadata] | None = None
+) -> Int64[np.ndarray, " n"]:
+    """Add items under consecutive ids that were not in use, and return the ids."""
+    codes = checked_codes(codes, index.n_bits)
+    if len(codes) == 0:
+        return np.empty(0, dtype=np.int64)
+    for _ in range(MAX_ATTEMPTS):
+        first = index.next_id()
+        if first > LARGEST_ID - len(codes):
+            raise NoIdsLeftError
+        ids = np.arange(first, first + len(codes), dtype=np.int64)
+        try:
+            index.add(ids, codes, metadata)
+        except IdInUseError:
+            continue
+        return ids
+    raise StorageError("other processes keep adding to this index; try again when they are done")

@@ -1,7 +1,7 @@
-"""Codes in memory, sorted by id and laid out as the kernels read them.
+"""Codes in memory, sorted by id, in the layout that the kernels read.
 
-Sorted, so that a kernel that keeps ties in database order keeps them in the order of ids. A table
-never changes: what would change it makes another, so that who searches one is not disturbed.
+The kernels keep ties in database order, so sorting by id puts ties in the order of ids. A table is
+immutable: a change creates another table, and a search that has started is not affected.
 """
 
 from dataclasses import dataclass
@@ -10,12 +10,15 @@ import numpy as np
 from jaxtyping import Bool, Int64, UInt8, UInt64
 
 from orbithash.codes import code_bytes
-from orbithash.kernels.popcount import WORD_BYTES, as_words
+from orbithash.index.base import Ball, Neighbours
+from orbithash.kernels.hamming import WORD_BYTES, as_words
+from orbithash.kernels.nearest import nearest_words
+from orbithash.kernels.within import within_words
 
 
 @dataclass(frozen=True, eq=False)
 class CodeTable:
-    """Ids in ascending order, and their codes word by word: 16 bytes for each code of 64 bits."""
+    """Ids in ascending order and their codes by words: 16 bytes for each code of 64 bits."""
 
     n_bits: int
     ids: Int64[np.ndarray, " n"]
@@ -24,48 +27,55 @@ class CodeTable:
     def __len__(self) -> int:
         return len(self.ids)
 
-    @property
-    def n_bytes(self) -> int:
-        return code_bytes(self.n_bits)
+    def nearest(self, codes: UInt8[np.ndarray, "queries bytes"], k: int) -> Neighbours:
+        """Return the k nearest items of each query, comparing it with every code."""
+        distances, positions = nearest_words(as_words(codes), self.words, k)
+        return Neighbours(ids=self.ids[positions], distances=distances.astype(np.int64))
+
+    def within(self, codes: UInt8[np.ndarray, "queries bytes"], radius: int) -> list[Ball]:
+        """Return all items within the radius of each query, comparing it with every code."""
+        found = within_words(as_words(codes), self.words, radius)
+        return [Ball(self.ids[positions], distances) for distances, positions in found]
 
     def codes(
         self, positions: Int64[np.ndarray, " m"] | slice = slice(None)
     ) -> UInt8[np.ndarray, "m bytes"]:
         rows = np.ascontiguousarray(self.words[:, positions].T)
-        return rows.view(np.uint8)[:, : self.n_bytes]
+        return rows.view(np.uint8)[:, : code_bytes(self.n_bits)]
 
     def positions(
         self, ids: Int64[np.ndarray, " m"]
     ) -> tuple[Int64[np.ndarray, " m"], Bool[np.ndarray, " m"]]:
-        """Where ids are, and which of them are there at all."""
+        """Return the positions of ids, and which of them the table holds at all."""
         positions = np.searchsorted(self.ids, ids)
         if len(self) == 0:
             return positions, np.zeros(len(ids), dtype=np.bool_)
-        there = self.ids[np.minimum(positions, len(self) - 1)] == ids
-        return positions, there
+        is_stored = self.ids[np.minimum(positions, len(self) - 1)] == ids
+        return positions, is_stored
 
     def subset(self, positions: Int64[np.ndarray, " m"] | Bool[np.ndarray, " n"]) -> "CodeTable":
-        """The items at these positions, which must ascend, or of this mask."""
+        """Return the items at ascending positions, or of a mask."""
         words = np.ascontiguousarray(self.words[:, positions])
         return CodeTable(self.n_bits, self.ids[positions], words)
 
     def among(self, ids: Int64[np.ndarray, " m"]) -> "CodeTable":
-        """The items with these ids; ids that are not there do not matter."""
-        positions, there = self.positions(np.sort(ids))
-        return self.subset(positions[there])
+        """Return the items with these ids; unknown ids are ignored."""
+        positions, is_stored = self.positions(np.sort(ids))
+        return self.subset(positions[is_stored])
 
     def without(self, ids: Int64[np.ndarray, " m"]) -> "CodeTable":
-        positions, there = self.positions(ids)
-        if not there.any():
+        """Return the items with other ids; unknown ids are ignored."""
+        positions, is_stored = self.positions(ids)
+        if not is_stored.any():
             return self
-        staying = np.ones(len(self), dtype=np.bool_)
-        staying[positions[there]] = False
-        return self.subset(staying)
+        kept = np.ones(len(self), dtype=np.bool_)
+        kept[positions[is_stored]] = False
+        return self.subset(kept)
 
     def with_items(
         self, ids: Int64[np.ndarray, " m"], codes: UInt8[np.ndarray, "m bytes"]
     ) -> "CodeTable":
-        """The table with further items, whose ids it does not hold."""
+        """Return the table with further items, whose ids it does not hold."""
         if len(ids) == 0:
             return self
         all_ids = np.concatenate([self.ids, ids])

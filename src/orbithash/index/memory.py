@@ -1,40 +1,50 @@
-"""An index in memory: compares with every code, or searches a structure built from them."""
+"""Indexes in memory: the base of engines in this process, `exact`, and `exact-mih`."""
 
 import threading
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Int64, UInt8
+from numpy.typing import ArrayLike
 
-from orbithash.codes import check_codes, check_n_bits
-from orbithash.errors import IdInUseError
+from orbithash.codes import as_codes, check_n_bits
+from orbithash.errors import IdInUseError, UnknownIdError
 from orbithash.index.base import (
-    NOTHING_KNOWN,
+    NO_METADATA,
     Ball,
-    ClosedAfterwards,
+    ClosesOnExit,
     IndexStats,
     Items,
     Metadata,
     Neighbours,
     Where,
 )
-from orbithash.index.checks import check_k, check_radius, checked_ids, checked_items, not_there
+from orbithash.index.checks import (
+    add_under_new_ids,
+    check_k,
+    check_radius,
+    checked_ids,
+    checked_items,
+    checked_next_id,
+)
 from orbithash.index.code_table import CodeTable, empty_table
-from orbithash.kernels.nearest import nearest_words
-from orbithash.kernels.popcount import as_words
-from orbithash.kernels.within import within_words
+from orbithash.kernels.hamming import as_words
+from orbithash.kernels.multi_index import (
+    SubstringTables,
+    nearest_by_tables,
+    substring_tables,
+    within_by_tables,
+)
 
 
-class MemoryIndex(ClosedAfterwards):
+class MemoryIndex(ClosesOnExit):
     """Codes and metadata in memory, searched by comparing the query with every code.
 
-    An engine with another way to the nearest codes overrides `nearest`, with another way to those
-    within a radius `balls`. Both are told which table to search, so that whoever calls knows what
-    state the answer is of, also when other threads bring a newer one. A search among some items
-    only always compares with every one of them.
+    An engine with a faster way derives from `DerivedIndex`. A search with a filter always compares
+    the query with every code that the filter admits.
     """
 
     name: ClassVar[str]
@@ -42,68 +52,72 @@ class MemoryIndex(ClosedAfterwards):
     def __init__(self, n_bits: int) -> None:
         check_n_bits(n_bits)
         self.n_bits = int(n_bits)
-        self.table = empty_table(self.n_bits)  # replaced whole by every change
-        self._metadata: dict[int, Metadata] = {}  # of those items that have any
+        self.table = empty_table(self.n_bits)  # every change replaces it
+        self._metadata: dict[int, Metadata] = {}  # of the items that have any
 
     def __len__(self) -> int:
         return len(self.table)
 
     def add(
-        self, ids: np.ndarray, codes: np.ndarray, metadata: Sequence[Metadata] | None = None
-    ) -> None:
-        """Store items under ids that are not in use yet."""
-        ids = checked_items(ids, codes, metadata, n_bits=self.n_bits)
-        there = self.table.positions(ids)[1]
-        if there.any():
-            raise IdInUseError(int(ids[there][0]))
+        self,
+        ids: ArrayLike | None = None,
+        codes: ArrayLike | None = None,
+        metadata: Sequence[Metadata] | None = None,
+    ) -> Int64[np.ndarray, " n"]:
+        """Store items under ids that are not in use, by default the next ones; return the ids."""
+        if ids is None:
+            return add_under_new_ids(self, codes, metadata)
+        ids, codes = checked_items(ids, codes, metadata, n_bits=self.n_bits)
+        is_stored = self.table.positions(ids)[1]
+        if is_stored.any():
+            raise IdInUseError(int(ids[is_stored][0]))
         self.table = self.table.with_items(ids, codes)
-        self._remember(ids, metadata)
+        self._set_metadata(ids, metadata)
+        return ids
 
     def update(
-        self, ids: np.ndarray, codes: np.ndarray, metadata: Sequence[Metadata] | None = None
+        self, ids: ArrayLike, codes: ArrayLike, metadata: Sequence[Metadata] | None = None
     ) -> None:
-        """Store items in the place of those with the same ids, if there are any."""
-        ids = checked_items(ids, codes, metadata, n_bits=self.n_bits)
+        """Store items, replacing those with the same ids."""
+        ids, codes = checked_items(ids, codes, metadata, n_bits=self.n_bits)
         self.table = self.table.without(ids).with_items(ids, codes)
-        self._forget(ids)
-        self._remember(ids, metadata)
+        self._drop_metadata(ids)
+        self._set_metadata(ids, metadata)
 
-    def remove(self, ids: np.ndarray) -> int:
-        """Forget these items; those that are not there do not matter. Returns how many were."""
+    def remove(self, ids: ArrayLike) -> int:
+        """Remove items and return how many there were; unknown ids are ignored."""
         ids = checked_ids(ids)
         before = len(self)
         self.table = self.table.without(ids)
-        self._forget(ids)
+        self._drop_metadata(ids)
         return before - len(self)
 
-    def get(self, ids: np.ndarray) -> Items:
-        """These items, in the order asked for."""
+    def get(self, ids: ArrayLike) -> Items:
+        """Return these items, in this order."""
         ids = checked_ids(ids)
-        positions, there = self.table.positions(ids)
-        if not there.all():
-            raise not_there(int(ids[~there][0]))
+        positions, is_stored = self.table.positions(ids)
+        if not is_stored.all():
+            raise UnknownIdError(int(ids[~is_stored][0]))
         return self._items(positions)
 
-    def search(self, codes: np.ndarray, k: int, where: Where | None = None) -> Neighbours:
-        """The k nearest items of each query; fewer columns when fewer are stored or admitted."""
-        check_codes(codes, self.n_bits)
+    def search(self, codes: ArrayLike, k: int, where: Where | None = None) -> Neighbours:
+        """Return the k nearest items of each query; fewer columns if fewer are admitted."""
+        codes = as_codes(codes, self.n_bits)
         check_k(k)
-        table = self.table
-        if where is None:
-            return self.nearest(table, codes, min(k, len(table)))
-        return nearest_of(self._admitted(table, where), codes, k)
+        return self._searcher(where).nearest(codes, k)
 
-    def within(self, codes: np.ndarray, radius: int, where: Where | None = None) -> list[Ball]:
-        """The items at most `radius` bits away from each query."""
-        check_codes(codes, self.n_bits)
+    def within(self, codes: ArrayLike, radius: int, where: Where | None = None) -> list[Ball]:
+        """Return the items at most `radius` bits away from each query."""
+        codes = as_codes(codes, self.n_bits)
         check_radius(radius)
-        table = self.table
-        if where is None:
-            return self.balls(table, codes, radius)
-        return balls_of(self._admitted(table, where), codes, radius)
+        return self._searcher(where).within(codes, radius)
+
+    def next_id(self) -> int:
+        """Return an id above all ids in use."""
+        return checked_next_id(max(0, int(self.table.ids[-1]) + 1) if len(self) else 0)
 
     def iterate(self, batch_size: int = 4096) -> Iterator[Items]:
-        """All items in the order of ids, some at a time."""
+        """Iterate over all items in the order of ids, in batches."""
         for start in range(0, len(self), batch_size):
             yield self._items(np.arange(start, min(start + batch_size, len(self))))
 
@@ -112,90 +126,115 @@ class MemoryIndex(ClosedAfterwards):
         return IndexStats(self.name, self.n_bits, len(self), memory_bytes=memory)
 
     def close(self) -> None:
-        """Nothing is held but memory."""
+        """Do nothing: only memory is held."""
 
-    def nearest(
-        self, table: CodeTable, codes: UInt8[np.ndarray, "queries bytes"], k: int
-    ) -> Neighbours:
-        """The k nearest of all items of a table, of which there are at least k."""
-        return nearest_of(table, codes, k)
+    def searcher(self, table: CodeTable) -> "CodeTable | TableSearcher":
+        """Return the searcher of a table.
 
-    def balls(
-        self, table: CodeTable, codes: UInt8[np.ndarray, "queries bytes"], radius: int
-    ) -> list[Ball]:
-        """All items of a table within the radius of each query."""
-        return balls_of(table, codes, radius)
+        The table is an argument, so that the caller knows which state it searches even if other
+        threads replace `self.table` meanwhile.
+        """
+        return table
 
-    def _items(self, positions: Int64[np.ndarray, " n"]) -> Items:
-        ids = self.table.ids[positions]
-        metadata = tuple(self._metadata.get(int(i), NOTHING_KNOWN) for i in ids)
-        return Items(ids, self.table.codes(positions), metadata)
+    def _searcher(self, where: Where | None) -> "CodeTable | TableSearcher":
+        table = self.table
+        return self.searcher(table) if where is None else self._admitted(table, where)
 
     def _admitted(self, table: CodeTable, where: Where) -> CodeTable:
-        if where.admits(NOTHING_KNOWN):
+        if where.admits(NO_METADATA):
             return table
         ids = [i for i, metadata in self._metadata.items() if where.admits(metadata)]
         return table.among(np.array(ids, dtype=np.int64))
 
-    def _remember(self, ids: Int64[np.ndarray, " n"], metadata: Sequence[Metadata] | None) -> None:
+    def _items(self, positions: Int64[np.ndarray, " n"]) -> Items:
+        ids = self.table.ids[positions]
+        metadata = tuple(self._metadata.get(int(i), NO_METADATA) for i in ids)
+        return Items(ids, self.table.codes(positions), metadata)
+
+    def _set_metadata(
+        self, ids: Int64[np.ndarray, " n"], metadata: Sequence[Metadata] | None
+    ) -> None:
         if metadata is not None:
             self._metadata.update(zip(ids.tolist(), metadata, strict=True))
 
-    def _forget(self, ids: Int64[np.ndarray, " n"]) -> None:
+    def _drop_metadata(self, ids: Int64[np.ndarray, " n"]) -> None:
         for identifier in ids.tolist() if self._metadata else ():
             self._metadata.pop(identifier, None)
 
 
-def nearest_of(table: CodeTable, codes: UInt8[np.ndarray, "queries bytes"], k: int) -> Neighbours:
-    """The nearest by comparison with every code; ties cut in the order of ids."""
-    distances, positions = nearest_words(as_words(codes), table.words, min(k, len(table)))
-    return Neighbours(ids=table.ids[positions], distances=distances.astype(np.int64))
-
-
-def balls_of(
-    table: CodeTable, codes: UInt8[np.ndarray, "queries bytes"], radius: int
-) -> list[Ball]:
-    found = within_words(as_words(codes), table.words, radius)
-    return [Ball(table.ids[positions], distances) for distances, positions in found]
-
-
 class ExactIndex(MemoryIndex):
-    """Compares the query with every code, on all cores; needs nothing but numpy and numba."""
+    """Compares the query with every code, on all cores; needs only numpy and numba."""
 
     name = "exact"
 
 
 @dataclass(frozen=True, eq=False)
-class Built:
-    """What was made of a table, whole."""
+class TableSearcher(ABC):
+    """Searches one table by a structure that was built from it."""
 
     table: CodeTable
-    structure: Any
+
+    @abstractmethod
+    def nearest(self, codes: UInt8[np.ndarray, "queries bytes"], k: int) -> Neighbours:
+        """Return the k nearest items of each query."""
+
+    def within(self, codes: UInt8[np.ndarray, "queries bytes"], radius: int) -> list[Ball]:
+        """Return all items within the radius of each query."""
+        return self.table.within(codes, radius)
 
 
 class DerivedIndex(MemoryIndex):
-    """Codes in memory, and what `build` makes of them when they are first searched.
-
-    A table never changes, so every change of the codes means building anew.
-    """
+    """Codes in memory, searched by a structure that the first search after a change builds."""
 
     def __init__(self, n_bits: int) -> None:
         super().__init__(n_bits)
-        self._built: Built | None = None
+        self._built: Any = None  # the last TableSearcher
         self._building = threading.Lock()
 
-    def built(self, table: CodeTable) -> Any:
-        """The structure of a table; while one thread makes it, others wait instead of making it."""
+    def searcher(self, table: CodeTable) -> CodeTable | TableSearcher:
+        """Return the searcher of a table; while one thread builds it, others wait."""
+        if len(table) == 0:
+            return table
         with self._building:
             if self._built is None or self._built.table is not table:
-                self._built = Built(table, self.build(table))
-            return self._built.structure
-
-    def built_already(self) -> Any | None:
-        """The structure of the codes as they are now, if a search has had it built."""
-        built = self._built
-        return None if built is None or built.table is not self.table else built.structure
+                self._built = self.build(table)
+            searcher: TableSearcher = self._built
+            return searcher
 
     @abstractmethod
-    def build(self, table: CodeTable) -> Any:
-        """What will be searched, ready to be."""
+    def build(self, table: CodeTable) -> TableSearcher:
+        """Build the searcher of a table."""
+
+
+class MultiIndex(DerivedIndex):
+    """Returns the results of a scan by hash tables of substrings; scans where that is faster.
+
+    Fast for near-duplicates and small radii, and up to a quarter slower than a scan otherwise. The
+    tables are built by the first search and double the memory: four bytes for each code and table
+    (64 bits need three or four tables), and four for each value of a substring.
+    """
+
+    name = "exact-mih"
+
+    def build(self, table: CodeTable) -> "HashedTable":
+        return HashedTable(table, substring_tables(table.words, self.n_bits))
+
+    def stats(self) -> IndexStats:
+        stats = super().stats()
+        tables = 0 if self._built is None else self._built.substrings.nbytes
+        return replace(stats, memory_bytes=stats.memory_bytes + tables)
+
+
+@dataclass(frozen=True, eq=False)
+class HashedTable(TableSearcher):
+    """A table of codes with hash tables of their substrings."""
+
+    substrings: SubstringTables
+
+    def nearest(self, codes: UInt8[np.ndarray, "queries bytes"], k: int) -> Neighbours:
+        distances, positions = nearest_by_tables(as_words(codes), self.substrings, k)
+        return Neighbours(ids=self.table.ids[positions], distances=distances.astype(np.int64))
+
+    def within(self, codes: UInt8[np.ndarray, "queries bytes"], radius: int) -> list[Ball]:
+        found = within_by_tables(as_words(codes), self.substrings, radius)
+        return [Ball(self.table.ids[positions], distances) for distances, positions in found]

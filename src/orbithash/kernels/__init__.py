@@ -1,8 +1,11 @@
-"""The compiled loops, each beside its plain reference."""
+"""Compiled loops. Plain numpy references of the same functions stand in the same modules.
+
+The references of `triplets` and `distances` are tensor operations, in `orbithash.losses`.
+"""
 
 import os
 
-# OpenMP reads this when it is loaded. Its threads spin while they wait, unless told to sleep, and
-# take the cores from torch, faiss or whatever else would work meanwhile: a training step can then
-# take many times as long. Who sets the variable keeps what they set.
+# OpenMP reads this when it is loaded. By default its threads spin while they wait, which takes the
+# cores from torch, faiss and other libraries: a training step can then take many times as long.
+# A value that the user has set is kept.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

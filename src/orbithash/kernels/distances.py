@@ -1,38 +1,41 @@
-"""Squared Euclidean distances, compiled.
+"""Squared Euclidean distances of embeddings, compiled.
 
-Differences are squared and summed, bit after bit, rather than expanded into |a|² + |b|² − 2ab:
-equal embeddings then have distance exactly 0, and a pair's distance does not depend on where in
-the batch it stands, so that rank lists do not either. No step is fused or reordered, so that plain
-tensor operations can give the same to the last bit.
+Squared differences are summed dimension by dimension, rather than expanded into
+|a|² + |b|² − 2ab. Equal embeddings then have distance exactly 0, and the distance of a pair does
+not depend on its position in the batch, so neither does the order of a rank list. No operation is
+fused or reordered, so that the tensor operations in `losses/distances.py`, for other devices, give
+bitwise identical results.
 """
 
 import numpy as np
 from numba import prange
 
-from orbithash.kernels.threads import parallel, threads_for
+from orbithash.kernels.threads import parallel_njit, threads_for
 
-BLOCK = 1024  # columns at a time: a block of the sums stays in the first cache
+BLOCK_COLUMNS = 1024  # sums of one block fit in the L1 cache
 
 
-def squared_distances(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Float (n, bits) and (m, bits) to (n, m)."""
-    with threads_for(len(rows) * len(columns)):
-        # Bit by bit, so that the innermost loop runs along memory and vectorises.
-        distances: np.ndarray = _by_bit(np.ascontiguousarray(rows), np.ascontiguousarray(columns.T))
+def squared_distances(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Return the squared distances (n, m) of all pairs of (n, bits) and (m, bits) embeddings."""
+    with threads_for(len(left) * len(right)):
+        # Transposed, so that the innermost loop reads contiguous memory and vectorises.
+        distances: np.ndarray = _sum_squares(
+            np.ascontiguousarray(left), np.ascontiguousarray(right.T)
+        )
         return distances
 
 
-@parallel
-def _by_bit(rows: np.ndarray, columns_by_bit: np.ndarray) -> np.ndarray:
-    n_columns = columns_by_bit.shape[1]
-    distances = np.zeros((len(rows), n_columns), rows.dtype)
-    for row in prange(len(rows)):
-        for start in range(0, n_columns, BLOCK):
-            sums = distances[row, start : start + BLOCK]
-            for bit in range(rows.shape[1]):
-                here = rows[row, bit]
-                there = columns_by_bit[bit, start : start + BLOCK]
+@parallel_njit
+def _sum_squares(left: np.ndarray, right_transposed: np.ndarray) -> np.ndarray:
+    n_columns = right_transposed.shape[1]
+    distances = np.zeros((len(left), n_columns), left.dtype)
+    for row in prange(len(left)):
+        for start in range(0, n_columns, BLOCK_COLUMNS):
+            sums = distances[row, start : start + BLOCK_COLUMNS]
+            for dimension in range(left.shape[1]):
+                value = left[row, dimension]
+                block = right_transposed[dimension, start : start + BLOCK_COLUMNS]
                 for column in range(len(sums)):
-                    difference = here - there[column]
+                    difference = value - block[column]
                     sums[column] += difference * difference
     return distances

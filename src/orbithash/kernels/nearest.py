@@ -1,28 +1,28 @@
-"""Exact k nearest codes: one pass, no heap, ties in database order.
+"""The exact k nearest codes: one pass, no heap, ties in database order.
 
-A query keeps a limit, the distance of the k-th nearest item so far: only nearer ones can still
-get in. It sinks quickly, so nearly all of the database is dismissed, 64 codes with one comparison.
+Each query keeps a limit, the distance of its k-th nearest candidate so far: only nearer codes can
+still enter. The limit falls quickly, so nearly all of the database is rejected, 64 codes with one
+comparison.
 """
 
 import numpy as np
 from jaxtyping import Int32, Int64, UInt8, UInt64
 from numba import njit, prange
 
-from orbithash.kernels.hamming import hamming_distances_reference
-from orbithash.kernels.popcount import as_words, check_same_length
-from orbithash.kernels.threads import database_parts, parallel, queries_per_task
+from orbithash.kernels.hamming import as_words, check_same_length, hamming_distances_reference
+from orbithash.kernels.threads import database_parts, parallel_njit, queries_per_task
 from orbithash.kernels.wide_compare import (
     L1_WORDS,
     LANES,
-    TOGETHER,
+    MAX_QUERIES_PER_TASK,
+    clear_lowest_bit,
     distance_to,
-    lowest,
+    lowest_bit,
     next_nearer,
-    without_lowest,
 )
 
-CANDIDATES = 1 << 21  # that a task's queries have room for, so that a large k takes fewer at once
-NOWHERE = np.iinfo(np.int32).max  # the distance of what a part of the database does not have
+MAX_TASK_CANDIDATES = 1 << 21  # of all queries of a task: a large k takes fewer queries at once
+NOT_FOUND = np.iinfo(np.int32).max  # distance where a part of the database has fewer than k codes
 
 
 def nearest(
@@ -30,10 +30,10 @@ def nearest(
     database: UInt8[np.ndarray, "database bytes"],
     k: int,
 ) -> tuple[Int32[np.ndarray, "queries k"], Int64[np.ndarray, "queries k"]]:
-    """Distances and positions of the k nearest database codes, nearest first.
+    """Return distances and positions of the k nearest database codes, nearest first.
 
-    Equal distances are in the order of the database, also where they are cut at k. A database
-    of fewer than k codes gives them all.
+    Equal distances are in database order, also where they are cut at k. A database of fewer
+    than k codes gives them all.
 
     >>> nearest(np.array([[0b1100]], np.uint8), np.array([[0], [0b1100], [0b1010]], np.uint8), k=2)
     (array([[0, 2]], dtype=int32), array([[1, 0]]))
@@ -47,28 +47,40 @@ def nearest_words(
     database: UInt64[np.ndarray, "words database"],
     k: int,
 ) -> tuple[Int32[np.ndarray, "queries k"], Int64[np.ndarray, "queries k"]]:
-    """`nearest` for codes that are kept as `as_words` lays them out."""
+    """Return `nearest` of codes in the layout of `as_words`."""
     n_queries, n = queries.shape[1], database.shape[1]
     k = min(k, n)
     if k == 0 or n_queries == 0:
         return np.empty((n_queries, k), dtype=np.int32), np.empty((n_queries, k), dtype=np.int64)
-    # At most 2k candidates outlive a cleaning, so 2k more must come before the next.
+    # Fewer than 2k candidates survive `compact`, so at least 2k more arrive before the next one.
     capacity = min(4 * k, n) + LANES
-    together = queries_per_task(n_queries, max(1, min(TOGETHER, CANDIDATES // capacity)))
-    parts = database_parts(-(-n_queries // together), n)
-    distances = np.full((n_queries, parts, k), NOWHERE, dtype=np.int32)
-    positions = np.empty((n_queries, parts, k), dtype=np.int64)
-    rows = np.ascontiguousarray(queries.T)
-    find_nearest(rows, database, capacity, together, distances, positions)
-    return merged(distances, positions)
+    max_queries = max(1, min(MAX_QUERIES_PER_TASK, MAX_TASK_CANDIDATES // capacity))
+    task_queries = queries_per_task(n_queries, max_queries)
+    n_parts = database_parts(-(-n_queries // task_queries), n)
+    distances = np.full((n_queries, n_parts, k), NOT_FOUND, dtype=np.int32)
+    positions = np.empty((n_queries, n_parts, k), dtype=np.int64)
+    query_rows = np.ascontiguousarray(queries.T)
+    find_nearest(query_rows, database, capacity, task_queries, distances, positions)
+    return merge_parts(distances, positions)
 
 
-def merged(
+def nearest_reference(
+    queries: UInt8[np.ndarray, "queries bytes"],
+    database: UInt8[np.ndarray, "database bytes"],
+    k: int,
+) -> tuple[Int32[np.ndarray, "queries k"], Int64[np.ndarray, "queries k"]]:
+    """Compute `nearest` in plain numpy, by a stable sort of all distances."""
+    distances = hamming_distances_reference(queries, database).astype(np.int32)
+    positions = np.argsort(distances, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(distances, positions, axis=1), positions
+
+
+def merge_parts(
     distances: Int32[np.ndarray, "queries parts k"], positions: Int64[np.ndarray, "queries parts k"]
 ) -> tuple[Int32[np.ndarray, "queries k"], Int64[np.ndarray, "queries k"]]:
-    """The nearest of all parts, which are in database order."""
-    n_queries, parts, k = distances.shape
-    if parts == 1:
+    """Return the nearest of all parts of the database, which are in database order."""
+    n_queries, n_parts, k = distances.shape
+    if n_parts == 1:
         return distances[:, 0], positions[:, 0]
     distances, positions = distances.reshape(n_queries, -1), positions.reshape(n_queries, -1)
     order = np.argsort(distances, axis=1, kind="stable")[:, :k]
@@ -77,38 +89,27 @@ def merged(
     )
 
 
-def nearest_reference(
-    queries: UInt8[np.ndarray, "queries bytes"],
-    database: UInt8[np.ndarray, "database bytes"],
-    k: int,
-) -> tuple[Int32[np.ndarray, "queries k"], Int64[np.ndarray, "queries k"]]:
-    """The same in plain numpy: a stable sort of all distances."""
-    distances = hamming_distances_reference(queries, database).astype(np.int32)
-    positions = np.argsort(distances, axis=1, kind="stable")[:, :k]
-    return np.take_along_axis(distances, positions, axis=1), positions
-
-
-@parallel
-def find_nearest(queries, database, capacity, together, distances, positions):  # type: ignore[no-untyped-def]
-    """The nearest in each part of the database, by tasks of some queries and one part."""
-    n_queries, parts, k = distances.shape
+@parallel_njit
+def find_nearest(queries, database, capacity, task_queries, distances, positions):  # type: ignore[no-untyped-def]
+    """Find the nearest in each part of the database; a task is some queries and one part."""
+    n_queries, n_parts, k = distances.shape
     n_words, n = database.shape
-    beyond, block = 64 * n_words + 1, max(LANES, L1_WORDS // n_words)
-    for task in prange((n_queries + together - 1) // together * parts):
-        first, part = task // parts * together, task % parts
-        asked = queries[first : min(first + together, n_queries)]
-        near_distances = np.empty((len(asked), capacity), dtype=np.uint16)
-        near_positions = np.empty((len(asked), capacity), dtype=np.int64)
-        counts = np.zeros((len(asked), beyond + 1), dtype=np.int64)  # candidates by distance
-        progress = np.zeros((len(asked), 3), dtype=np.int64)
-        progress[:, 1] = beyond
+    no_limit, block = 64 * n_words + 1, max(LANES, L1_WORDS // n_words)
+    for task in prange((n_queries + task_queries - 1) // task_queries * n_parts):
+        first, part = task // n_parts * task_queries, task % n_parts
+        batch = queries[first : min(first + task_queries, n_queries)]
+        near_distances = np.empty((len(batch), capacity), dtype=np.uint16)
+        near_positions = np.empty((len(batch), capacity), dtype=np.int64)
+        counts = np.zeros((len(batch), no_limit + 1), dtype=np.int64)  # candidates by distance
+        progress = np.zeros((len(batch), 3), dtype=np.int64)
+        progress[:, 1] = no_limit
         state = (near_distances, near_positions, counts, progress)
-        end = n * (part + 1) // parts
-        for start in range(n * part // parts, end, block):
+        end = n * (part + 1) // n_parts
+        for start in range(n * part // n_parts, end, block):
             stop = min(start + block, end)
-            for query in range(len(asked)):
-                collect(asked, query, database, start, stop, k, state)
-        for query in range(len(asked)):
+            for query in range(len(batch)):
+                collect(batch, query, database, start, stop, k, state)
+        for query in range(len(batch)):
             write_sorted(
                 near_distances[query, : progress[query, 0]],
                 near_positions[query],
@@ -120,59 +121,60 @@ def find_nearest(queries, database, capacity, together, distances, positions):  
 
 @njit(cache=True, nogil=True)
 def collect(queries, query, database, start, stop, k, state):  # type: ignore[no-untyped-def]
-    """Add the codes `start` to `stop` to a query's candidates, as far as they can be among the k.
+    """Add the codes `start` to `stop` that may be among the k nearest to a query's candidates.
 
-    `progress` holds how many candidates there are, the limit, and how many are up to the limit.
+    `progress` holds the number of candidates, the limit, and the number of codes counted at or
+    below the limit.
     """
     near_distances, near_positions, counts, progress = state
-    kept, limit, within = progress[query, 0], progress[query, 1], progress[query, 2]
+    n_near, limit, n_within = progress[query, 0], progress[query, 1], progress[query, 2]
     while start < stop:
         start, mask = next_nearer(queries, query, database, start, stop, limit)
-        if kept + LANES > near_distances.shape[1]:
-            kept = clean(near_distances[query], near_positions[query], kept, limit)
+        if n_near + LANES > near_distances.shape[1]:
+            n_near = compact(near_distances[query], near_positions[query], n_near, limit)
         while mask != 0:
-            position = start + lowest(mask)
-            mask = without_lowest(mask)
+            position = start + lowest_bit(mask)
+            mask = clear_lowest_bit(mask)
             distance = distance_to(queries, query, database, position)
-            # The limit may have sunk since. A later item at the limit would come after k others.
+            # The limit may have fallen since. A later code at the limit would rank behind k others.
             if distance < limit:
-                near_distances[query, kept] = distance
-                near_positions[query, kept] = position
-                kept += 1
+                near_distances[query, n_near] = distance
+                near_positions[query, n_near] = position
+                n_near += 1
                 counts[query, distance] += 1
-                within += 1
-                while within - counts[query, limit] >= k:
-                    within -= counts[query, limit]
+                n_within += 1
+                while n_within - counts[query, limit] >= k:
+                    n_within -= counts[query, limit]
                     limit -= 1
         start += LANES
-    progress[query, 0], progress[query, 1], progress[query, 2] = kept, limit, within
+    progress[query, 0], progress[query, 1], progress[query, 2] = n_near, limit, n_within
 
 
 @njit(cache=True, nogil=True)
-def clean(near_distances, near_positions, kept, limit):  # type: ignore[no-untyped-def]
-    """Move the candidates up to the limit to the front, and return how many they are.
+def compact(near_distances, near_positions, n_near, limit):  # type: ignore[no-untyped-def]
+    """Move the candidates up to the limit to the front, and return their number.
 
-    Fewer than k are below the limit, and when the limit came down to where it is, exactly k
-    were below or at it: so fewer than 2k stay.
+    Fewer than k are below the limit, and when the limit fell to its value, exactly k were below or
+    at it: fewer than 2k remain.
     """
-    staying = 0
-    for i in range(kept):
+    n_kept = 0
+    for i in range(n_near):
         if near_distances[i] <= limit:
-            near_distances[staying] = near_distances[i]
-            near_positions[staying] = near_positions[i]
-            staying += 1
-    return staying
+            near_distances[n_kept] = near_distances[i]
+            near_positions[n_kept] = near_positions[i]
+            n_kept += 1
+    return n_kept
 
 
 @njit(cache=True, nogil=True)
 def write_sorted(near_distances, near_positions, counts, distances, positions):  # type: ignore[no-untyped-def]
-    """The first k candidates by distance, then by database order, in which they already are."""
-    # Candidates that were cleaned away are counted too, but only behind the first k.
-    places = np.cumsum(counts) - counts
+    """Write the first k candidates by distance; within a distance they are in database order."""
+    # Candidates that `compact` dropped are counted too, but they rank behind the first k.
+    next_rank = np.cumsum(counts) - counts  # by distance
     for i in range(near_distances.size):
         distance = near_distances[i]
-        place = places[distance]
-        places[distance] += 1
-        if place < distances.size:
-            distances[place] = distance
-            positions[place] = near_positions[i]
+        rank = next_rank[distance]
+        next_rank[distance] += 1
+        if rank < distances.size:
+            distances[rank] = distance
+            positions[rank] = near_positions[i]

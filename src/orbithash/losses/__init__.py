@@ -1,4 +1,4 @@
-"""Deep methods: losses that train a network, by name."""
+"""Deep methods: losses that train a network, and their registry `LOSSES`."""
 
 from torch import nn
 

@@ -1,4 +1,4 @@
-"""Codes given to classes beforehand, far from each other: what CSQ and OrthoHash learn towards."""
+"""Fixed target codes of classes, far from each other: the targets of CSQ and OrthoHash."""
 
 import torch
 from jaxtyping import Float
@@ -9,10 +9,10 @@ from orbithash.losses.inputs import check_labels
 
 
 def hash_centers(n_classes: int, n_bits: int, seed: int) -> Float[Tensor, "{n_classes} {n_bits}"]:
-    """A code of ±1 for each class: rows of a Hadamard matrix and their opposites, or random ones.
+    """Return a code of ±1 for each class: rows of ± a Hadamard matrix, or random codes.
 
-    Hadamard rows differ in half of their bits, or in all. They exist where `n_bits` is a power of
-    two and serve up to 2 · `n_bits` classes; elsewhere random codes do nearly as well.
+    Hadamard rows differ in half of their bits, or in all. They are used if `n_bits` is a power of
+    two and there are at most 2 · `n_bits` classes; otherwise random codes do nearly as well.
 
     >>> hash_centers(3, 4, seed=0) @ hash_centers(3, 4, seed=0).T
     tensor([[4., 0., 0.],
@@ -30,8 +30,8 @@ def hash_centers(n_classes: int, n_bits: int, seed: int) -> Float[Tensor, "{n_cl
     return torch.randint(2, (n_classes, n_bits), generator=generator).float() * 2 - 1
 
 
-def memberships(labels: Tensor, n_images: int, n_classes: int) -> Float[Tensor, "n classes"]:
-    """Which image shows which class, as 0 and 1."""
+def multi_hot(labels: Tensor, n_images: int, n_classes: int) -> Float[Tensor, "n classes"]:
+    """Return labels of either form as a 0-1 table with a column per class."""
     check_labels(labels, n_images)
     if labels.ndim == 2:
         if labels.shape[1] != n_classes:

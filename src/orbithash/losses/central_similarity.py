@@ -5,17 +5,16 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from orbithash.errors import InputError
-from orbithash.losses.centers import hash_centers, memberships
+from orbithash.losses.centers import hash_centers, multi_hot
 from orbithash.losses.inputs import check_embeddings
 
 
 class CentralSimilarityLoss(nn.Module):
-    """Brings every image to the code of its class, which was fixed beforehand.
+    """Binary cross-entropy between each embedding and the fixed code of its class.
 
-    The mean binary cross-entropy between embedding and code, plus `quantization` times the mean
-    log cosh(|2h − 1| − 1), a smooth pull towards {0, 1}. An image of several classes is brought to
-    the majority of their codes, bit by bit; where they are even the first class decides. An image
-    of no class has nowhere to go and does not count.
+    The mean over bits, plus `quantization` times the mean of log cosh(|2h − 1| − 1), a smooth
+    quantization term. The target of an image with several labels is the majority of their codes,
+    bit by bit; the first class breaks ties. Images without labels are ignored.
 
     Yuan et al., "Central Similarity Quantization for Efficient Image and Video Retrieval", CVPR
     2020.
@@ -35,13 +34,12 @@ class CentralSimilarityLoss(nn.Module):
     def forward(self, embeddings: Float[Tensor, "n bits"], labels: Tensor) -> Float[Tensor, ""]:
         check_embeddings(embeddings)
         centers = self.centers.to(embeddings)
-        members = memberships(labels, len(embeddings), len(centers)).to(embeddings)
-        labelled = members.any(dim=1)
-        votes = members @ centers
-        first = centers[members.argmax(dim=1)]
-        targets = torch.where(votes == 0, first, votes.sign())[labelled]
-        chosen = embeddings[labelled]
-        n = max(1, chosen.numel())
-        entropies = nn.functional.binary_cross_entropy(chosen, (targets + 1) / 2, reduction="sum")
-        away = ((2 * chosen - 1).abs() - 1).cosh().log().sum()
-        return (entropies + self.quantization * away) / n
+        classes = multi_hot(labels, len(embeddings), len(centers)).to(embeddings)
+        labelled = classes.any(dim=1)
+        votes = classes @ centers
+        first_center = centers[classes.argmax(dim=1)]
+        targets = torch.where(votes == 0, first_center, votes.sign())[labelled]
+        h = embeddings[labelled]
+        entropies = nn.functional.binary_cross_entropy(h, (targets + 1) / 2, reduction="sum")
+        quantization = ((2 * h - 1).abs() - 1).cosh().log().sum()
+        return (entropies + self.quantization * quantization) / max(1, h.numel())

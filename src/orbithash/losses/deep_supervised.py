@@ -9,23 +9,23 @@ from torch import Tensor, nn
 from orbithash.errors import InputError
 from orbithash.losses.distances import squared_distances
 from orbithash.losses.inputs import check_embeddings, check_labels
-from orbithash.losses.relations import labels_in_common
+from orbithash.losses.relations import labels_in_common, pairs_once
 
 
 class DeepSupervisedLoss(nn.Module):
-    """Pulls related pairs together, pushes others a margin apart, and outputs towards ±1.
+    """Contrastive loss over all pairs, plus a quantization term.
 
     With b = 2h − 1 and D = |b_i − b_j|², the mean over all pairs of D/2 if they are related and
-    max(margin − D, 0)/2 if not, plus `alpha` times how far the entries of both are from ±1.
+    max(margin − D, 0)/2 if not, plus `alpha` times the L1 distance of both b from ±1.
 
     Liu, Wang, Shan and Chen, "Deep Supervised Hashing for Fast Image Retrieval", CVPR 2016.
 
     Args:
-        margin: In units of D, where a bit that differs counts 4; twice the bits if not given.
-        alpha: Weight of the pull towards ±1.
+        margin: In units of D, where a differing bit counts 4; default: twice the bits.
+        alpha: Weight of the quantization term.
     """
 
-    margin_of_bits: ClassVar[float] = 2.0  # unless a margin is given
+    margin_of_bits: ClassVar[float] = 2.0  # default margin, as a multiple of the bits
 
     def __init__(self, *, margin: float | None = None, alpha: float = 0.01) -> None:
         super().__init__()
@@ -38,11 +38,10 @@ class DeepSupervisedLoss(nn.Module):
         check_labels(labels, len(embeddings))
         n, n_bits = embeddings.shape
         margin = self.margin_of_bits * n_bits if self.margin is None else self.margin
-        similar = labels_in_common(labels, labels).to(embeddings.device) > 0
+        related = labels_in_common(labels, labels).to(embeddings.device) > 0
         distances = 4 * squared_distances(embeddings, embeddings)
-        pairs = torch.where(similar, distances, (margin - distances).relu()) / 2
-        one_of_two = torch.ones_like(similar).triu(diagonal=1)
+        losses = torch.where(related, distances, (margin - distances).relu()) / 2
         n_pairs = max(1, n * (n - 1) // 2)
-        # An image is in n − 1 pairs, each of which counts both of its two.
-        away = (1 - (2 * embeddings - 1).abs()).sum() * (n - 1)
-        return (pairs.where(one_of_two, 0).sum() + self.alpha * away) / n_pairs
+        # The paper adds the term of both images of a pair; each image is in n − 1 pairs.
+        quantization = (1 - (2 * embeddings - 1).abs()).sum() * (n - 1)
+        return (losses.where(pairs_once(related), 0).sum() + self.alpha * quantization) / n_pairs

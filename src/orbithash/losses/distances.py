@@ -7,13 +7,16 @@ from jaxtyping import Float, Int16
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from orbithash.kernels import distances as compiled
+from orbithash.kernels.distances import squared_distances as compiled_squared_distances
 
 
 def squared_distances(
     rows: Float[Tensor, "n bits"], columns: Float[Tensor, "m bits"]
 ) -> Float[Tensor, "n m"]:
-    """Squared Euclidean distances by summed differences: exactly 0 between equal embeddings."""
+    """Return squared Euclidean distances as sums of squared differences.
+
+    They are exactly 0 between equal embeddings, which |a|² + |b|² − 2ab is not.
+    """
     distances: Tensor = _SquaredDistances.apply(rows, columns)  # type: ignore[no-untyped-call]
     return distances
 
@@ -21,15 +24,15 @@ def squared_distances(
 def hamming_distances(
     rows: Float[Tensor, "n bits"], columns: Float[Tensor, "m bits"]
 ) -> Int16[Tensor, "n m"]:
-    """In how many bits the codes of two embeddings differ."""
-    ours, theirs = (rows > 0.5).float(), (columns > 0.5).float()
+    """Return the number of bits in which the codes of two embeddings differ."""
+    row_bits, column_bits = (rows > 0.5).float(), (columns > 0.5).float()
     # Integers up to 1024: exact in float32.
-    both = ours @ theirs.T
-    return (ours.sum(dim=1)[:, None] + theirs.sum(dim=1) - 2 * both).to(torch.int16)
+    both = row_bits @ column_bits.T
+    return (row_bits.sum(dim=1)[:, None] + column_bits.sum(dim=1) - 2 * both).to(torch.int16)
 
 
-def compiled_for(device: torch.device) -> bool:
-    """Whether the compiled kernels serve this device; plain tensor operations serve the others."""
+def uses_kernels(device: torch.device) -> bool:
+    """Return whether the compiled kernels run on this device: only on the CPU."""
     return device.type == "cpu"
 
 
@@ -37,28 +40,23 @@ class _SquaredDistances(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: Tensor, columns: Tensor) -> Tensor:
         ctx.save_for_backward(rows, columns)
-        if compiled_for(rows.device):
+        if uses_kernels(rows.device):
             return torch.from_numpy(
-                compiled.squared_distances(rows.detach().numpy(), columns.detach().numpy())
+                compiled_squared_distances(rows.detach().numpy(), columns.detach().numpy())
             )
-        return plain_squared_distances(rows, columns)
+        # The same in tensor operations, bit for bit in the order in which the kernel adds.
+        distances = rows.new_zeros(len(rows), len(columns))
+        for bit in range(rows.shape[1]):
+            distances += (rows[:, bit, None] - columns[:, bit]).square()
+        return distances
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
         rows, columns = ctx.saved_tensors
-        with torch.autocast(rows.device.type, enabled=False):  # also if backward runs within one
+        # Backward may run inside of an autocast region.
+        with torch.autocast(rows.device.type, enabled=False):
             # d|a − b|²/da = 2 (a − b), summed over all b at once, and the same for b.
-            of_rows = 2 * (slopes.sum(dim=1)[:, None] * rows - slopes @ columns)
-            of_columns = 2 * (slopes.sum(dim=0)[:, None] * columns - slopes.T @ rows)
-        return of_rows, of_columns
-
-
-def plain_squared_distances(
-    rows: Float[Tensor, "n bits"], columns: Float[Tensor, "m bits"]
-) -> Float[Tensor, "n m"]:
-    """The same by tensor operations, on any device, and to the last bit on the CPU."""
-    distances = rows.new_zeros(len(rows), len(columns))
-    for bit in range(rows.shape[1]):
-        distances += (rows[:, bit, None] - columns[:, bit]).square()
-    return distances
+            row_gradient = 2 * (gradient.sum(dim=1)[:, None] * rows - gradient @ columns)
+            column_gradient = 2 * (gradient.sum(dim=0)[:, None] * columns - gradient.T @ rows)
+        return row_gradient, column_gradient

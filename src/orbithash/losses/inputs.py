@@ -1,18 +1,20 @@
-"""What a loss is given, checked once and said plainly when it cannot be used."""
+"""Checks of a loss's inputs, with messages that say what to pass instead."""
 
 import torch
+from jaxtyping import Int16
 from torch import Tensor
 
 from orbithash.codes import MAX_BITS
 from orbithash.errors import InputError
+from orbithash.losses.triplet_tensors import are_triplets
 
 
 def check_embeddings(embeddings: object, name: str = "embeddings") -> None:
-    """Floats in [0, 1], one row per image."""
+    """Check for floats in [0, 1], one row per image."""
     if not isinstance(embeddings, Tensor):
         raise InputError(
             f"{name} must be a torch tensor; got {type(embeddings).__name__}; "
-            "pass the network's output, or torch.as_tensor of the numbers"
+            "pass the network's output, or convert with torch.as_tensor"
         )
     if embeddings.ndim != 2:
         raise InputError(
@@ -27,30 +29,30 @@ def check_embeddings(embeddings: object, name: str = "embeddings") -> None:
     if embeddings.shape[1] > MAX_BITS:
         raise InputError(
             f"{name} have {embeddings.shape[1]} bits; codes have at most {MAX_BITS}; "
-            "let the network output fewer"
+            "reduce the number of the network's outputs"
         )
     if embeddings.numel() == 0:
         return
     low, high = (bound.item() for bound in embeddings.detach().aminmax())
-    if low != low:  # aminmax passes NaN on
+    if low != low:  # aminmax propagates NaN
         rows = int(embeddings.detach().isnan().any(dim=1).sum())
         raise InputError(
-            f"{name} hold NaN in {rows} of {len(embeddings)} rows, and numbers in [0, 1] are "
-            "needed; look for a learning rate that is too high or for NaN in the images"
+            f"{name} contain NaN in {rows} of {len(embeddings)} rows; they must be in [0, 1]; "
+            "check for a learning rate that is too high or for NaN in the images"
         )
     if low < 0 or high > 1:
         raise InputError(
             f"{name} must lie in [0, 1]; got values from {low:g} to {high:g}; "
-            "let the network end with a sigmoid"
+            "end the network with a sigmoid"
         )
 
 
 def check_labels(labels: object, n_images: int, name: str = "labels") -> None:
-    """Integers, one per image, or a 0-1 table with a row per image and a column per class."""
+    """Check for one integer per image, or a 0-1 table with a row per image."""
     if not isinstance(labels, Tensor):
         raise InputError(
             f"{name} must be a torch tensor; got {type(labels).__name__}; "
-            "pass torch.as_tensor of the labels"
+            "convert the labels with torch.as_tensor"
         )
     if labels.ndim not in (1, 2):
         raise InputError(
@@ -81,7 +83,7 @@ def check_labels(labels: object, n_images: int, name: str = "labels") -> None:
 def check_memory(
     embeddings: Tensor, labels: Tensor, memory: Tensor | None, memory_labels: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """A memory's embeddings and labels, checked, on the device of the batch's."""
+    """Check a memory against the batch; return both of its tensors on the batch's device."""
     if memory is None or memory_labels is None:
         raise InputError(
             "a memory needs both ref_emb and ref_labels; got only "
@@ -100,3 +102,55 @@ def check_memory(
             f"{tuple(memory_labels.shape)}; both must be integers, or tables of the same classes"
         )
     return memory.to(embeddings.device), memory_labels.to(embeddings.device)
+
+
+def check_triplets(
+    indices: tuple[Tensor, ...],
+    grades: Int16[Tensor, "anchors list"],
+    offset: int,
+    weighting: str,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Check a miner's (anchors, positives, negatives); return them as positions in the lists.
+
+    Positives and negatives count from `offset`: the start of the memory, if there is one. A miner
+    cannot know which rows of the memory repeat an anchor: such triplets are skipped.
+    """
+    if len(indices) != 3 or len({len(part) for part in indices}) != 1:
+        raise InputError(
+            "indices_tuple must be (anchors, positives, negatives), three tensors of the same "
+            f"length; got {len(indices)} of lengths {[len(part) for part in indices]}; "
+            "use a miner of triplets rather than of pairs"
+        )
+    n_anchors, n_items = len(grades), grades.shape[1] - offset
+    for name, part, size in zip(
+        ("anchors", "positives", "negatives"), indices, (n_anchors, n_items, n_items), strict=True
+    ):
+        if part.is_floating_point() or part.dtype == torch.bool:
+            raise InputError(
+                f"the {name} of indices_tuple must be row numbers; got {part.dtype}; "
+                "pass integers, such as a mask's nonzero()"
+            )
+        if len(part) and not 0 <= int(part.min()) <= int(part.max()) < size:
+            raise InputError(
+                f"the {name} of indices_tuple must be row numbers from 0 to {size - 1}; got "
+                f"{int(part.min())} to {int(part.max())}"
+            )
+    anchors, positives, negatives = (part.to(grades.device, torch.int64) for part in indices)
+    positives, negatives = positives + offset, negatives + offset
+    if offset:
+        ranked = (grades[anchors, positives] >= 0) & (grades[anchors, negatives] >= 0)
+        anchors, positives, negatives = anchors[ranked], positives[ranked], negatives[ranked]
+    valid = are_triplets(grades[anchors, positives], grades[anchors, negatives], weighting)
+    if not valid.all():
+        first = int((~valid).nonzero()[0])
+        triplet = (
+            int(anchors[first]),
+            int(positives[first]) - offset,
+            int(negatives[first]) - offset,
+        )
+        raise InputError(
+            f"{int((~valid).sum())} of {len(valid)} triplets in indices_tuple are not (anchor, "
+            f"related, unrelated) by the labels, the first of them {triplet}; "
+            "pass the labels that the miner saw"
+        )
+    return anchors, positives, negatives

@@ -1,8 +1,8 @@
-"""Plain triplet hinges over chosen negatives: the hard ones, or the semi-hard ones.
+"""Triplet hinge over mined negatives: hard ones, or semi-hard ones.
 
-Both choose by rank among an anchor's negatives, so neither needs the triplets laid out: the nearest
-negatives are the same for all of an anchor's positives, and those between two distances are one
-stretch of the sorted list.
+Both select by rank among an anchor's negatives, so neither needs an (anchor, positive, negative)
+tensor: the nearest negatives are the same for all positives of an anchor, and the negatives between
+two distances are a slice of the sorted list.
 """
 
 from abc import ABC, abstractmethod
@@ -20,26 +20,27 @@ from orbithash.losses.relations import grades_of_lists
 REDUCTIONS = ("sum", "mean", "active", "anchor")
 
 
-class Mined(NamedTuple):
-    """What the chosen triplets add up to."""
+class MinedSums(NamedTuple):
+    """Sums over the mined triplets."""
 
-    total: Float[Tensor, ""]
-    triplets: Float[Tensor, ""]  # how many were chosen
-    active: Float[Tensor, ""]  # how many of them are within the margin
-    anchors: Float[Tensor, ""]  # how many anchors they have
+    total: Float[Tensor, ""]  # Σ hinge
+    triplets: Float[Tensor, ""]  # number of mined triplets
+    active: Float[Tensor, ""]  # number of mined triplets within the margin
+    anchors: Float[Tensor, ""]  # number of anchors with mined triplets
 
 
 class MinedTripletLoss(nn.Module, ABC):
-    """Triplet hinge over the triplets that a subclass chooses.
+    """Triplet hinge over the triplets that a subclass mines.
 
     Args:
-        margin: By how many bits a negative should be farther than a positive; an eighth of the
-            bits if not given.
-        reduction: What the sum is divided by: nothing (`sum`), the number of chosen triplets
-            (`mean`), of those within the margin (`active`), or of the anchors (`anchor`).
+        margin: By how many bits a negative should be farther than a positive; default: an eighth
+            of the bits.
+        reduction: The divisor of the sum: 1 (`"sum"`), the number of mined triplets (`"mean"`),
+            the number of mined triplets within the margin (`"active"`) or the number of anchors
+            that have any (`"anchor"`).
     """
 
-    margin_of_bits: ClassVar[float] = 1 / 8  # unless a margin is given
+    margin_of_bits: ClassVar[float] = 1 / 8  # default margin, as a fraction of the bits
 
     def __init__(self, *, margin: float | None = None, reduction: str = "active") -> None:
         super().__init__()
@@ -48,7 +49,7 @@ class MinedTripletLoss(nn.Module, ABC):
         if margin is not None and not 0 <= margin < float("inf"):
             raise InputError(f"margin must be a number of bits, at least 0; got {margin}")
         self.margin, self.reduction = margin, reduction
-        self.last: Mined | None = None
+        self.last: MinedSums | None = None
 
     def forward(self, embeddings: Float[Tensor, "n bits"], labels: Tensor) -> Float[Tensor, ""]:
         check_embeddings(embeddings)
@@ -57,14 +58,14 @@ class MinedTripletLoss(nn.Module, ABC):
         margin = self.margin_of_bits * embeddings.shape[1] if self.margin is None else self.margin
         distances = squared_distances(embeddings, embeddings)
         mined = self.mine(distances, grades > 0, grades == 0, margin)
-        self.last = Mined(*(number.detach() for number in mined))
+        self.last = MinedSums(*(number.detach() for number in mined))
         divisor = {
             "sum": torch.ones_like(mined.total),
             "mean": mined.triplets,
             "active": mined.active,
             "anchor": mined.anchors,
         }[self.reduction]
-        return mined.total / divisor.clamp(1)  # no triplet, no loss: 0/0 must not become NaN
+        return mined.total / divisor.clamp(1)  # without triplets the loss is 0, not 0/0
 
     @abstractmethod
     def mine(
@@ -73,25 +74,25 @@ class MinedTripletLoss(nn.Module, ABC):
         positive: Bool[Tensor, "n n"],
         negative: Bool[Tensor, "n n"],
         margin: float,
-    ) -> Mined:
-        """What the triplets of this choice add up to."""
+    ) -> MinedSums:
+        """Return the sums over the triplets that this loss selects."""
 
     @property
     def active_share(self) -> float:
-        """The share of the last batch's chosen triplets that were within the margin."""
+        """The share of the last batch's mined triplets that were within the margin."""
         return 0.0 if self.last is None else float(self.last.active / self.last.triplets.clamp(1))
 
     @property
     def n_triplets(self) -> int:
-        """How many triplets of the last batch were chosen."""
+        """The number of triplets mined in the last batch."""
         return 0 if self.last is None else int(self.last.triplets)
 
 
 class HardNegativeTripletLoss(MinedTripletLoss):
-    """Triplet hinge over the negatives of highest loss, four for each anchor-positive pair.
+    """Triplet hinge over the hardest negatives, four for each anchor-positive pair.
 
-    A baseline of Chen et al., 2018: they train with all triplets first and then go on with these,
-    as `--init` does. From a random start the hardest negatives mislead.
+    A baseline of Chen et al., 2018, who train with all triplets first and then continue with these
+    (`--init` does the same). From random weights, the hardest negatives mislead the training.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class HardNegativeTripletLoss(MinedTripletLoss):
     ) -> None:
         super().__init__(margin=margin, reduction=reduction)
         if negatives < 1:
-            raise InputError(f"negatives={negatives}; take at least one of each pair")
+            raise InputError(f"negatives={negatives}; it must be at least 1")
         self.negatives = negatives
 
     def mine(
@@ -108,18 +109,19 @@ class HardNegativeTripletLoss(MinedTripletLoss):
         positive: Bool[Tensor, "n n"],
         negative: Bool[Tensor, "n n"],
         margin: float,
-    ) -> Mined:
-        # The nearest negative has the highest loss, whichever the positive.
-        far = distances.masked_fill(~negative, float("inf"))
-        nearest = far.topk(min(self.negatives, len(far)), dim=1, largest=False).values
-        chosen = positive[:, :, None] & nearest.isfinite()[:, None, :]
+    ) -> MinedSums:
+        # The nearest negative has the highest loss for every positive.
+        negative_distances = distances.masked_fill(~negative, float("inf"))
+        k = min(self.negatives, len(distances))
+        nearest = negative_distances.topk(k, dim=1, largest=False).values
+        mined = positive[:, :, None] & nearest.isfinite()[:, None, :]
         hinge = (margin + distances[:, :, None] - nearest[:, None, :]).relu()
-        hinge = hinge.where(chosen, 0)
-        return Mined(
+        hinge = hinge.where(mined, 0)
+        return MinedSums(
             total=hinge.sum(),
-            triplets=chosen.sum().to(hinge.dtype),
+            triplets=mined.sum().to(hinge.dtype),
             active=(hinge > 0).sum().to(hinge.dtype),
-            anchors=chosen.flatten(1).any(dim=1).sum().to(hinge.dtype),
+            anchors=mined.flatten(1).any(dim=1).sum().to(hinge.dtype),
         )
 
 
@@ -127,8 +129,8 @@ class SemiHardTripletLoss(MinedTripletLoss):
     """Triplet hinge over negatives that are farther than the positive, by embedding distance.
 
     Schroff, Kalenichenko and Philbin, "FaceNet: A Unified Embedding for Face Recognition and
-    Clustering", CVPR 2015, with all such negatives of all anchor-positive pairs, as in the
-    comparison of Chen et al., 2018.
+    Clustering", CVPR 2015, over all such negatives of all anchor-positive pairs, as Chen et al.,
+    2018, do in their comparison.
     """
 
     def mine(
@@ -137,46 +139,47 @@ class SemiHardTripletLoss(MinedTripletLoss):
         positive: Bool[Tensor, "n n"],
         negative: Bool[Tensor, "n n"],
         margin: float,
-    ) -> Mined:
+    ) -> MinedSums:
         ordered, order = distances.masked_fill(~negative, float("inf")).sort(dim=1)
-        # Sums over the first so many negatives, in double precision: a difference of two is taken.
+        # Prefix sums over the sorted negatives, in double precision because they are subtracted.
         values = distances.gather(1, order).where(ordered.isfinite(), 0).double()
-        sums = nn.functional.pad(values.cumsum(dim=1), (1, 0))
+        prefix_sums = nn.functional.pad(values.cumsum(dim=1), (1, 0))
 
-        # Only for pairs: few images are related to an anchor, where classes are many.
+        # One entry per related pair: with many classes, few images are related to an anchor.
         anchors, positives = positive.nonzero(as_tuple=True)
         limits = distances[anchors, positives]
-        farther, within = first_beyond(ordered.detach(), anchors, limits.detach(), margin)
-        n_active = within - farther
-        n_chosen = negative.sum(dim=1)[anchors] - farther
-        hinges = n_active * (margin + limits) - (sums[anchors, within] - sums[anchors, farther])
+        start, stop = semi_hard_ranges(ordered.detach(), anchors, limits.detach(), margin)
+        n_active = stop - start
+        n_mined = negative.sum(dim=1)[anchors] - start
+        hinges = n_active * (margin + limits) - (
+            prefix_sums[anchors, stop] - prefix_sums[anchors, start]
+        )
         per_anchor = torch.zeros(len(order), dtype=torch.int64, device=order.device)
-        per_anchor = per_anchor.index_add(0, anchors, n_chosen)
-        return Mined(
+        per_anchor = per_anchor.index_add(0, anchors, n_mined)
+        return MinedSums(
             total=hinges.sum().to(distances.dtype),
-            triplets=n_chosen.sum().to(distances.dtype),
+            triplets=n_mined.sum().to(distances.dtype),
             active=n_active.sum().to(distances.dtype),
             anchors=(per_anchor > 0).sum().to(distances.dtype),
         )
 
 
-def first_beyond(
+def semi_hard_ranges(
     ordered: Float[Tensor, "n n"],
     anchors: Int64[Tensor, " pairs"],
     limits: Float[Tensor, " pairs"],
     margin: float,
 ) -> tuple[Int64[Tensor, " pairs"], Int64[Tensor, " pairs"]]:
-    """Where in its anchor's ordered list the first item is that lies beyond each limit, and the
-    first that lies beyond it by the margin.
+    """Return the slices of the sorted lists that hold the negatives beyond a limit, within margin.
 
-    All lists are searched as one: each is moved beyond the end of the list before.
+    Slice [start, stop) of the anchor's list has limit < distance < limit + margin. All lists are
+    searched as one sorted array: each is shifted beyond the end of the previous one.
     """
     n, dtype = len(ordered), torch.float64
     end = (limits.max() if len(limits) else limits.sum()).to(dtype) + margin + 1
-    moved = (
-        ordered.to(dtype).clamp_max(end) + (end + 1) * torch.arange(n, device=end.device)[:, None]
-    )
-    sought = limits.to(dtype) + (end + 1) * anchors
-    farther = torch.searchsorted(moved.flatten(), sought, right=True)
-    within = torch.searchsorted(moved.flatten(), sought + margin)
-    return farther - n * anchors, torch.maximum(within, farther) - n * anchors
+    shifts = (end + 1) * torch.arange(n, device=end.device)
+    shifted = (ordered.to(dtype).clamp_max(end) + shifts[:, None]).flatten()
+    shifted_limits = limits.to(dtype) + (end + 1) * anchors
+    start = torch.searchsorted(shifted, shifted_limits, right=True)
+    stop = torch.searchsorted(shifted, shifted_limits + margin)
+    return start - n * anchors, torch.maximum(stop, start) - n * anchors

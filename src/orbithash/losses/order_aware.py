@@ -1,46 +1,64 @@
-"""The paper's loss ★: triplets weighted by what their order costs the ranking."""
+"""The order-aware triplet loss: every triplet of a batch, weighted by ΔAP.
 
-from typing import Any, ClassVar
+Chen et al., "Improving Deep Binary Embedding Networks by Order-aware Reweighting of Triplets",
+2018. Embeddings at 0 and 1 are codes, and their squared Euclidean distance is the Hamming distance:
+so the margin counts bits.
+"""
+
+from typing import Any, ClassVar, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int16
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from orbithash.errors import InputError
-from orbithash.losses.distances import hamming_distances, squared_distances
-from orbithash.losses.inputs import check_embeddings, check_labels, check_memory
+from orbithash.kernels.triplets import triplet_terms
+from orbithash.losses.distances import hamming_distances, squared_distances, uses_kernels
+from orbithash.losses.inputs import check_embeddings, check_labels, check_memory, check_triplets
 from orbithash.losses.relations import grades_of_lists
-from orbithash.losses.triplet_sums import Sums, check_triplets, sum_all, sum_chosen
+from orbithash.losses.triplet_tensors import AnchorSums, rank_items, sum_triplets, swap_weights
 
 WEIGHTINGS = ("ap", "ndcg", "none")
 TIES = ("distance", "index", "random")
 REDUCTIONS = ("sum", "mean", "active", "weight", "anchor")
 
 
-class OrderAwareTripletLoss(nn.Module):
-    """Squared triplet hinge, each triplet weighted by what it costs the ranking.
+class Sums(NamedTuple):
+    """Σ λ·hinge^γ over the triplets of a batch, and the possible divisors."""
 
-    A triplet's weight is how much the anchor's average precision would change if the positive and
-    the negative swapped places in the batch, ranked by Hamming distance. Weights are constants: no
+    total: Float[Tensor, ""]
+    weights: Float[Tensor, ""]  # Σ λ
+    triplets: Float[Tensor, ""]  # number of triplets
+    active: Float[Tensor, ""]  # number of triplets with hinge > 0
+    anchors: Float[Tensor, ""]  # number of anchors with triplets
+
+
+class OrderAwareTripletLoss(nn.Module):
+    """Squared triplet hinge, each triplet weighted by the |ΔAP| of swapping its two images.
+
+    A triplet's weight is the change of the anchor's average precision if the positive and the
+    negative swapped ranks in the batch, sorted by Hamming distance. Weights are constants: no
     gradient flows through the ranking. All triplets of the batch count, none is sampled.
 
     Chen et al., "Improving Deep Binary Embedding Networks by Order-aware Reweighting of
     Triplets", 2018.
 
     Args:
-        margin: By how many bits a negative should be farther than a positive; an eighth of the
-            bits if not given.
+        margin: By how many bits a negative should be farther than a positive; default: an eighth
+            of the bits.
         gamma: The power of the hinge, at least 1.
-        weighting: What a swap is measured by: average precision, NDCG (with labels in common as
-            grades, and triplets of more and less related images), or nothing (all weights 1).
-        ties: The order of equal Hamming distances: by embedding distance and then by index, by
-            index, or at random (drawn from torch's generator).
-        reduction: What the sum is divided by: nothing (`sum`), the number of triplets (`mean`), of
-            those within the margin (`active`), the sum of the weights (`weight`), or the number of
-            anchors that have triplets (`anchor`).
+        weighting: The score whose change weights a triplet: `"ap"`; `"ndcg"`, with the number of
+            labels in common as grades and with triplets (anchor, more related, less related); or
+            `"none"`, all weights 1.
+        ties: The order of equal Hamming distances: `"distance"`, by embedding distance and then by
+            index; `"index"`; or `"random"`, drawn from torch's generator.
+        reduction: The divisor of the sum: 1 (`"sum"`), the number of triplets (`"mean"`), the
+            number of triplets within the margin (`"active"`), the sum of the weights (`"weight"`)
+            or the number of anchors that have triplets (`"anchor"`).
     """
 
-    margin_of_bits: ClassVar[float] = 1 / 8  # unless a margin is given
+    margin_of_bits: ClassVar[float] = 1 / 8  # default margin, as a fraction of the bits
 
     def __init__(
         self,
@@ -56,14 +74,14 @@ class OrderAwareTripletLoss(nn.Module):
         _check_choice("ties", ties, TIES)
         _check_choice("reduction", reduction, REDUCTIONS)
         if not 1 <= gamma < float("inf"):
-            raise InputError(f"gamma must be a number from 1 on; got {gamma}; the paper's is 2")
+            raise InputError(f"gamma must be finite and at least 1; got {gamma}; the paper uses 2")
         if margin is not None and not 0 <= margin < float("inf"):
             raise InputError(
                 f"margin must be a number of bits, at least 0; got {margin}; "
                 "leave it out for an eighth of the bits"
             )
         self.margin, self.gamma = margin, gamma
-        self.last: Sums | None = None  # what the last batch added up to
+        self.last: Sums | None = None  # sums of the last batch, for logging
         self.weighting, self.ties, self.reduction = weighting, ties, reduction
 
     def forward(
@@ -74,16 +92,16 @@ class OrderAwareTripletLoss(nn.Module):
         ref_emb: Tensor | None = None,
         ref_labels: Tensor | None = None,
     ) -> Float[Tensor, ""]:
-        """The loss of a batch.
+        """Return the loss of a batch.
 
         Args:
             embeddings: (images, bits) in [0, 1].
             labels: Integers (images,), or a 0-1 table (images, classes).
             indices_tuple: Only these anchors, positives and negatives, as the miners of
-                pytorch-metric-learning return them: with a memory, the last two are rows of the
-                memory (and those that repeat the anchor are left out). The weights still come from
-                the full lists.
-            ref_emb: A memory whose images are further positives and negatives in every list.
+                pytorch-metric-learning return them. With a memory, positives and negatives are
+                rows of `ref_emb`, and rows that repeat the anchor are skipped. The weights still
+                come from the full rank lists.
+            ref_emb: A memory: embeddings of further positives and negatives for every anchor.
             ref_labels: The labels of the memory.
         """
         check_embeddings(embeddings)
@@ -91,53 +109,40 @@ class OrderAwareTripletLoss(nn.Module):
         labels = labels.to(embeddings.device)
         if ref_emb is not None or ref_labels is not None:
             ref_emb, ref_labels = check_memory(embeddings, labels, ref_emb, ref_labels)
-        # Half precision ranks badly, so what comes in it goes on in float32, autocast or not.
+        # Half precision has too many ties to rank well: compute in float32, autocast or not.
         dtype = torch.float64 if embeddings.dtype == torch.float64 else torch.float32
         with torch.autocast(embeddings.device.type, enabled=False):
-            return self._loss(
-                embeddings.to(dtype),
-                labels,
-                indices_tuple,
-                None if ref_emb is None else ref_emb.to(dtype),
-                ref_labels,
-            )
+            embeddings = embeddings.to(dtype)
+            memory = None if ref_emb is None else ref_emb.to(dtype)
+            items = embeddings if memory is None else torch.cat([embeddings, memory])
+            margin = self.margin
+            if margin is None:
+                margin = self.margin_of_bits * embeddings.shape[1]
 
-    def _loss(
-        self,
-        embeddings: Float[Tensor, "n bits"],
-        labels: Tensor,
-        indices_tuple: tuple[Tensor, ...] | None,
-        memory: Float[Tensor, "m bits"] | None,
-        memory_labels: Tensor | None,
-    ) -> Float[Tensor, ""]:
-        items = embeddings if memory is None else torch.cat([embeddings, memory])
-        grades = grades_of_lists(embeddings, labels, memory, memory_labels)
-        distances = squared_distances(embeddings, items)
-        lists = (distances, hamming_distances(embeddings.detach(), items.detach()), grades)
-        rule: Any = {
-            "margin": self.margin_of_bits * embeddings.shape[1]
-            if self.margin is None
-            else self.margin,
-            "gamma": self.gamma,
-            "weighting": self.weighting,
-            "tie_keys": self._tie_keys(distances.detach()),
-        }
-        if indices_tuple is None:
-            sums = sum_all(*lists, **rule)
-        else:
-            first = 0 if memory is None else len(embeddings)
-            chosen = check_triplets(indices_tuple, grades, first, self.weighting)
-            sums = sum_chosen(chosen, *lists, **rule)
-        self.last = Sums(*(number.detach() for number in sums))
-        divisor = {
-            "sum": torch.ones_like(sums.total),
-            "mean": sums.triplets,
-            "active": sums.active,
-            "weight": sums.weights,
-            "anchor": sums.anchors,
-        }[self.reduction]
-        # No triplet, no loss: 0/0 must not become NaN.
-        return sums.total / torch.where(divisor > 0, divisor, 1)
+            # All (anchors, items): one rank list per anchor, sorted by Hamming distance and then
+            # by the tie keys.
+            distances = squared_distances(embeddings, items)
+            hamming = hamming_distances(embeddings.detach(), items.detach())
+            grades = grades_of_lists(embeddings, labels, memory, ref_labels)
+            lists = (distances, hamming, grades, self._tie_keys(distances.detach()))
+            rule = (margin, self.gamma, self.weighting)
+            if indices_tuple is None:
+                sums = Sums(*_AllTriplets.apply(*lists, *rule))  # type: ignore[no-untyped-call]
+            else:
+                offset = 0 if memory is None else len(embeddings)
+                triplets = check_triplets(indices_tuple, grades, offset, self.weighting)
+                sums = _sum_given_triplets(triplets, *lists, *rule)
+
+            self.last = Sums(*(number.detach() for number in sums))
+            divisor = {
+                "sum": torch.ones_like(sums.total),
+                "mean": sums.triplets,
+                "active": sums.active,
+                "weight": sums.weights,
+                "anchor": sums.anchors,
+            }[self.reduction]
+            # Without triplets the loss is 0, not 0/0.
+            return sums.total / torch.where(divisor > 0, divisor, 1)
 
     @property
     def active_share(self) -> float:
@@ -146,7 +151,7 @@ class OrderAwareTripletLoss(nn.Module):
 
     @property
     def n_triplets(self) -> int:
-        """How many triplets the last batch had."""
+        """The number of triplets in the last batch."""
         return 0 if self.last is None else int(self.last.triplets)
 
     def _tie_keys(self, distances: Float[Tensor, "n list"]) -> Float[Tensor, "n list"] | None:
@@ -160,6 +165,80 @@ class OrderAwareTripletLoss(nn.Module):
             f"margin={margin}, gamma={self.gamma}, weighting={self.weighting!r}, "
             f"ties={self.ties!r}, reduction={self.reduction!r}"
         )
+
+
+class _AllTriplets(torch.autograd.Function):
+    """Sums over all triplets: compiled on the CPU, in tensor operations on other devices.
+
+    `forward` also computes the gradient with respect to all distances; `backward` only scales it.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        distances: Tensor,
+        hamming: Tensor,
+        grades: Tensor,
+        tie_keys: Tensor | None,
+        margin: float,
+        gamma: float,
+        weighting: str,
+    ) -> tuple[Tensor, ...]:
+        if uses_kernels(distances.device):
+            arrays = triplet_terms(
+                distances.detach().contiguous().numpy(),
+                hamming.contiguous().numpy(),
+                grades.contiguous().numpy(),
+                margin=margin,
+                gamma=gamma,
+                weighting=weighting,
+                tie_keys=None if tie_keys is None else tie_keys.contiguous().numpy(),
+            )
+            sums = AnchorSums(*(torch.from_numpy(array) for array in arrays))
+        else:
+            sums = sum_triplets(distances, hamming, grades, tie_keys, margin, gamma, weighting)
+        ctx.save_for_backward(sums.gradient)
+        has_triplets = sums.triplets > 0
+        batch = Sums(
+            *(
+                of_anchors.sum().to(distances.dtype)
+                for of_anchors in (*sums[:4], has_triplets)  # all but the gradient
+            )
+        )
+        ctx.mark_non_differentiable(*batch[1:])
+        return batch
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, scale: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+        (gradient,) = ctx.saved_tensors
+        return (scale * gradient, None, None, None, None, None, None)
+
+
+def _sum_given_triplets(
+    triplets: tuple[Tensor, Tensor, Tensor],
+    distances: Float[Tensor, "anchors list"],
+    hamming: Int16[Tensor, "anchors list"],
+    grades: Int16[Tensor, "anchors list"],
+    tie_keys: Float[Tensor, "anchors list"] | None,
+    margin: float,
+    gamma: float,
+    weighting: str,
+) -> Sums:
+    """Sum over these (anchors, positives, negatives), weighted by their ranks in the full lists."""
+    anchors, positives, negatives = triplets
+    ranked = rank_items(hamming, grades, tie_keys, distances.dtype)
+    weights = swap_weights(
+        ranked.take(anchors, positives), ranked.take(anchors, negatives), weighting
+    )
+    hinge = (margin + distances[anchors, positives] - distances[anchors, negatives]).relu()
+    return Sums(
+        total=(weights * hinge**gamma).sum(),
+        weights=weights.sum(),
+        triplets=hinge.new_tensor(len(hinge)),
+        active=(hinge > 0).sum().to(hinge.dtype),
+        anchors=(anchors.bincount() > 0).sum().to(hinge.dtype),
+    )
 
 
 def _check_choice(name: str, got: str, choices: tuple[str, ...]) -> None:

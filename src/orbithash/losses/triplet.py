@@ -1,10 +1,10 @@
-"""The relatives of the order-aware loss: the same triplets with one part, or both, left out."""
+"""Ablations of the order-aware loss: without its weights, its square, or both."""
 
 from orbithash.losses.order_aware import OrderAwareTripletLoss
 
 
 class TripletLoss(OrderAwareTripletLoss):
-    """Plain triplet hinge, every triplet counting the same.
+    """Triplet hinge with equal weights.
 
     TripletH: Lai et al., "Simultaneous Feature Learning and Hash Coding with Deep Neural
     Networks", CVPR 2015, with a fully connected layer in place of its divide-and-encode module.
@@ -15,9 +15,9 @@ class TripletLoss(OrderAwareTripletLoss):
 
 
 class SquaredTripletLoss(OrderAwareTripletLoss):
-    """Squared triplet hinge without weights: the paper's ablation "Squared Loss".
+    """Squared triplet hinge with equal weights: "Squared Loss" in the paper's ablation.
 
-    Other powers are those of the paper's last figure.
+    Other values of `gamma` are those of the paper's last figure.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class SquaredTripletLoss(OrderAwareTripletLoss):
 
 
 class OrderAwareLinearTripletLoss(OrderAwareTripletLoss):
-    """Plain triplet hinge with order-aware weights: the paper's ablation "Order-aware Weight"."""
+    """Triplet hinge with order-aware weights: "Order-aware Weight" in the paper's ablation."""
 
     def __init__(
         self,

@@ -1,1 +1,1 @@
-"""Pure functions of distance histograms, one value per query."""
+"""Scores of codes: pure functions of distance histograms, and `scoring.evaluate_codes`."""

@@ -1,13 +1,13 @@
 """AP, average precision: the mean of the precisions at the ranks of the relevant items.
 
-Hamming distances are small integers, so most of a ranked list is ties, and how a tie is ordered
-moves AP by several points. These functions score every order at once, from two histograms:
+Hamming distances are small integers, so a ranked list consists mostly of ties, and the order inside
+the ties changes AP by several points. These functions cover all orders, from two histograms:
 
-items     (queries, distances)  how many database items lie at each distance of each query
-relevant  (queries, distances)  how many of them answer the query
+items     (queries, distances)  number of database items at each distance from each query
+relevant  (queries, distances)  number of relevant ones among them
 
-AP at a cutoff counts the ranks up to it and divides by min(cutoff, relevant items). A query that
-nothing answers has AP NaN, so that a mean can leave it out.
+AP at a cutoff counts the ranks up to it and divides by min(cutoff, relevant items). A query without
+relevant items has AP NaN, so that a mean can leave it out.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ def expected_average_precision(
     relevant: Int[np.ndarray, "queries distances"],
     cutoff: int | None = None,
 ) -> Float[np.ndarray, " queries"]:
-    """Mean of AP over all orders of the ties.
+    """Return the mean of AP over all orders of the ties.
 
     One relevant of two tied items comes first or second, with AP 1 or 1/2:
 
@@ -29,8 +29,8 @@ def expected_average_precision(
     """
     before, relevant_before = counts_before(items), counts_before(relevant)
     ranks = ranks_within(before, items, cutoff)
-    chance = relevant / np.maximum(items, 1)  # that a given rank of the tie is relevant
-    # Beside a relevant item, the chance of any other one of its tie.
+    chance = relevant / np.maximum(items, 1)  # that an item at a given rank of the tie is relevant
+    # That another item of the tie is relevant, given one that is.
     other_chance = np.maximum(relevant - 1, 0) / np.maximum(items - 1, 1)
     # The sum of (relevant_before + 1 + (u − 1)·other_chance) / (before + u) over ranks u = 1, 2, ….
     precisions = (relevant_before + 1 - other_chance * (before + 1)) * harmonic_difference(
@@ -44,7 +44,7 @@ def optimistic_average_precision(
     relevant: Int[np.ndarray, "queries distances"],
     cutoff: int | None = None,
 ) -> Float[np.ndarray, " queries"]:
-    """The highest AP that an order of the ties gives: relevant items first.
+    """Return the highest AP of any order of the ties: relevant items first.
 
     >>> optimistic_average_precision(np.array([[0, 2]]), np.array([[0, 1]]))
     array([1.])
@@ -58,7 +58,7 @@ def pessimistic_average_precision(
     relevant: Int[np.ndarray, "queries distances"],
     cutoff: int | None = None,
 ) -> Float[np.ndarray, " queries"]:
-    """The lowest AP that an order of the ties gives: relevant items last.
+    """Return the lowest AP of any order of the ties: relevant items last.
 
     >>> pessimistic_average_precision(np.array([[0, 2]]), np.array([[0, 1]]))
     array([0.5])
@@ -72,13 +72,13 @@ def consecutive_precisions(
     relevant: Int[np.ndarray, "queries distances"],
     cutoff: int | None,
 ) -> Float[np.ndarray, " queries"]:
-    """Sum of precisions where the relevant items of a tie follow each other after `before` items.
+    """Sum the precisions if the relevant items of a tie are consecutive, after `before` items.
 
-    Item u of them has precision (relevant_before + u) / (before + u).
+    Number u of them has precision (relevant_before + u) / (before + u).
     """
     ranks = ranks_within(before, relevant, cutoff)
-    missed = before - counts_before(relevant)
-    sums: np.ndarray = (ranks - missed * harmonic_difference(before, ranks)).sum(axis=1)
+    irrelevant_before = before - counts_before(relevant)
+    sums: np.ndarray = (ranks - irrelevant_before * harmonic_difference(before, ranks)).sum(axis=1)
     return sums
 
 
@@ -87,16 +87,16 @@ def divide_by_relevant(
     relevant: Int[np.ndarray, "queries distances"],
     cutoff: int | None,
 ) -> Float[np.ndarray, " queries"]:
-    """AP from the sum of precisions; NaN where nothing is relevant."""
-    total = relevant.sum(axis=1)
-    most = total if cutoff is None else np.minimum(total, cutoff)
-    return np.where(total > 0, sums / np.maximum(most, 1), np.nan)
+    """Return AP from the sum of precisions; NaN without relevant items."""
+    n_relevant = relevant.sum(axis=1)
+    divisor = n_relevant if cutoff is None else np.minimum(n_relevant, cutoff)
+    return np.where(n_relevant > 0, sums / np.maximum(divisor, 1), np.nan)
 
 
 def counts_before(
     counts: Int[np.ndarray, "queries distances"],
 ) -> Int[np.ndarray, "queries distances"]:
-    """How many are nearer than each distance.
+    """Return the number of items nearer than each distance.
 
     >>> counts_before(np.array([[2, 1, 4]]))
     array([[0, 2, 3]])
@@ -110,21 +110,21 @@ def ranks_within(
     items: Int[np.ndarray, "queries distances"],
     cutoff: int | None,
 ) -> Int[np.ndarray, "queries distances"]:
-    """How many ranks each tie holds up to the cutoff."""
+    """Return the number of ranks of each tie up to the cutoff."""
     return items if cutoff is None else np.asarray(np.clip(cutoff - before, 0, items))
 
 
 def harmonic_difference(
     start: Int[np.ndarray, "*shape"], count: Int[np.ndarray, "*shape"]
 ) -> Float[np.ndarray, "*shape"]:
-    """The sum 1/(start + 1) + … + 1/(start + count), without a table of its terms.
+    """Return the sum 1/(start + 1) + … + 1/(start + count), without adding up its terms.
 
     >>> harmonic_difference(np.array([0, 1]), np.array([2, 2])).round(4)
     array([1.5   , 0.8333])
     """
-    # Far down the list the sum is tiny beside the harmonic numbers it is the difference of, and
-    # is then multiplied by `start`: take it from H(n) = γ + ln x + 1/24x² − 7/960x⁴ + 31/8064x⁶
-    # with x = n + 1/2 instead, whose logarithms subtract without loss.
+    # For large `start`, the difference of two harmonic numbers cancels, and it is later multiplied
+    # by `start`. H(n) = γ + ln x + 1/24x² − 7/960x⁴ + 31/8064x⁶ with x = n + 1/2 avoids that: its
+    # logarithms subtract without loss.
     near, far = start + 0.5, start + count + 0.5
     by_series = (
         np.log1p(count / near)

@@ -1,7 +1,7 @@
 """Precision and recall by Hamming radius, and precision of the first N.
 
-Histograms as in `average_precision`: column d of `items` counts the database items at distance
-d, of `relevant` those that answer the query.
+Histograms as in `average_precision`: column d of `items` counts the database items at distance d,
+column d of `relevant` the relevant ones among them.
 """
 
 import numpy as np
@@ -13,9 +13,9 @@ from orbithash.metrics.average_precision import counts_before, ranks_within
 def precision_within(
     items: Int[np.ndarray, "queries distances"], relevant: Int[np.ndarray, "queries distances"]
 ) -> Float[np.ndarray, "queries distances"]:
-    """Precision of each query's Hamming ball, for every radius.
+    """Return the precision of each query's Hamming ball, for every radius.
 
-    A ball that holds nothing has precision NaN, so that a mean can leave it out.
+    An empty ball has precision NaN, so that a mean can leave it out.
 
     >>> precision_within(np.array([[0, 2, 2]]), np.array([[0, 2, 0]]))
     array([[nan, 1. , 0.5]])
@@ -28,9 +28,9 @@ def precision_within(
 def recall_within(
     relevant: Int[np.ndarray, "queries distances"],
 ) -> Float[np.ndarray, "queries distances"]:
-    """Share of a query's relevant items inside its Hamming ball, for every radius.
+    """Return the fraction of a query's relevant items inside its Hamming ball, for every radius.
 
-    A query that nothing answers has recall NaN.
+    A query without relevant items has recall NaN.
 
     >>> recall_within(np.array([[0, 1, 3]]))
     array([[0.  , 0.25, 1.  ]])
@@ -45,9 +45,9 @@ def precision_of_first(
     relevant: Int[np.ndarray, "queries distances"],
     cutoff: int,
 ) -> Float[np.ndarray, " queries"]:
-    """Precision of the first `cutoff` items, on average over all orders of the ties.
+    """Return the precision of the first `cutoff` items, averaged over all orders of the ties.
 
-    A database of fewer items is returned whole, and its size divides.
+    For a smaller database, it is the precision of all items.
 
     >>> precision_of_first(np.array([[1, 4]]), np.array([[1, 1]]), cutoff=3)
     array([0.5])

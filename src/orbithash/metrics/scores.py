@@ -1,4 +1,4 @@
-"""The scores of one set of codes, as a value that is kept, written and read."""
+"""The scores of a set of codes, and their JSON."""
 
 import json
 from dataclasses import asdict, dataclass, fields
@@ -12,9 +12,9 @@ from orbithash.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class PrecisionRecall:
-    """Mean precision and recall within the Hamming radius 0 … n_bits.
+    """Mean precision and recall within each Hamming radius 0 … n_bits.
 
-    Where no query's ball holds anything, precision is NaN.
+    Precision is NaN where the balls of all queries are empty.
     """
 
     precision: Float[np.ndarray, " radii"]
@@ -30,15 +30,15 @@ class PrecisionRecall:
 
 @dataclass(frozen=True)
 class Scores:
-    """Means over the queries that at least one database item answers."""
+    """Means over the queries that have relevant items in the database."""
 
     map: float  # mean average precision, ties ordered as `ties` says
-    map_bounds: tuple[float, float]  # the lowest and highest that any order of the ties gives
-    ndcg: float  # expected over the orders of the ties, in every mode
+    map_bounds: tuple[float, float]  # lowest and highest over all orders of the ties
+    ndcg: float  # mean over all orders of the ties, in every mode
     precision_recall: PrecisionRecall
-    precision_at: dict[int, float]  # of the first N, a tie across N shared out
-    map_at: dict[int, float]  # MAP@N, each query divided by min(N, relevant items)
-    map_at_found: dict[int, float]  # MAP@N, each divided by the relevant found; stable order
+    precision_at: dict[int, float]  # of the first N, mean over all orders of the ties
+    map_at: dict[int, float]  # MAP@N, divided by min(N, relevant items)
+    map_at_found: dict[int, float]  # MAP@N, divided by the relevant items found; stable order
     ties: str
     n_bits: int
     queries: int
@@ -46,7 +46,7 @@ class Scores:
     database: int
 
     def to_json(self) -> str:
-        """Text that `from_json` reads; NaN is written as null."""
+        """Return JSON that `from_json` reads; NaN is written as null."""
         values = asdict(self)
         values["precision_recall"] = {
             name: [None if np.isnan(value) else value for value in array.tolist()]
@@ -56,25 +56,27 @@ class Scores:
 
     @staticmethod
     def from_json(text: str) -> "Scores":
-        """The scores that `to_json` wrote."""
+        """Read scores that `to_json` wrote."""
         try:
             values = json.loads(text)
-            return Scores(**{field.name: read(field.name, values) for field in fields(Scores)})
+            return Scores(
+                **{field.name: read_field(field.name, values) for field in fields(Scores)}
+            )
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise InputError(
-                f"got text that does not hold scores ({error!r}); pass what Scores.to_json wrote"
+                f"got text that does not hold scores ({error!r}); pass the output of Scores.to_json"
             ) from error
 
 
-def read(name: str, values: dict[str, Any]) -> Any:
-    """A field as Python has it: JSON knows no tuples, arrays, NaN or integer keys."""
+def read_field(name: str, values: dict[str, Any]) -> Any:
+    """Convert a field from JSON, which has no tuples, arrays, NaN or integer keys."""
     value = values[name]
     match name:
         case "map_bounds":
             lowest, highest = value
             return (float(lowest), float(highest))
         case "precision_recall":
-            # As floats, None becomes NaN.
+            # dtype float turns None into NaN.
             return PrecisionRecall(
                 precision=np.array(value["precision"], dtype=float),
                 recall=np.array(value["recall"], dtype=float),

@@ -1,4 +1,4 @@
-"""Scores of codes: from packed codes and labels to means over the queries."""
+"""Evaluation of packed codes: their scores as means over the queries."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -7,10 +7,10 @@ import numpy as np
 from jaxtyping import Float, Int32, Int64, Shaped, UInt64
 from numpy.typing import ArrayLike
 
-from orbithash.codes import check_codes
+from orbithash.codes import as_codes
 from orbithash.errors import InputError
+from orbithash.kernels.hamming import as_words
 from orbithash.kernels.histograms import graded_histograms
-from orbithash.kernels.popcount import as_words
 from orbithash.kernels.stable_order import stable_precision_sums
 from orbithash.metrics.average_precision import (
     counts_before,
@@ -30,11 +30,222 @@ from orbithash.relevance import (
     labels_in_common,
 )
 
+BY_HISTOGRAM: dict[str, Callable[..., Float[np.ndarray, " queries"]]] = {
+    "expected": expected_average_precision,
+    "optimistic": optimistic_average_precision,
+    "pessimistic": pessimistic_average_precision,
+}
+TIES = (*BY_HISTOGRAM, "stable")
+CHUNK_NUMBERS = 1 << 21  # memory of a chunk of queries; does not change any score
+PRECISION_AT = (1, 10, 100, 1000)
 
-class Means:
-    """Named means of what was added so far, one value or one curve per query; NaN is left out.
 
-    >>> means = Means()
+def evaluate_codes(
+    query_codes: ArrayLike,
+    database_codes: ArrayLike,
+    query_labels: ArrayLike,
+    database_labels: ArrayLike,
+    *,
+    n_bits: int,
+    ties: str = "expected",
+    map_at: Sequence[int] = (),
+    precision_at: Sequence[int] = PRECISION_AT,
+    leave_one_out: bool = False,
+) -> Scores:
+    """Rank the database by Hamming distance for each query, and score the ranking.
+
+    Args:
+        ties: how `map` and `map_at` order items at the same distance: "expected" is the mean
+            over all orders, "optimistic" and "pessimistic" are the best and the worst order,
+            "stable" is database order.
+        map_at: the N of MAP@N.
+        precision_at: the N of precision@N.
+        leave_one_out: Queries and database are the same items, and no item is in its own ranking;
+            not with `map_at` or stable ties.
+
+    Two items are at distance 1 from the query, in either order, and one of them is relevant:
+
+    >>> codes = np.array([[0b10000000], [0b01000000]], dtype=np.uint8)
+    >>> query = np.array([[0]], dtype=np.uint8)
+    >>> scores = evaluate_codes(query, codes, np.array([7]), np.array([7, 8]), n_bits=4)
+    >>> scores.map, scores.map_bounds
+    (0.75, (0.5, 1.0))
+    """
+    check_options(ties, map_at, precision_at)
+    if leave_one_out and (map_at or ties == "stable"):
+        raise InputError("got leave_one_out with map_at or stable ties; leave one of them out")
+    query_codes = as_codes(query_codes, n_bits, "query")
+    database_codes = as_codes(database_codes, n_bits, "database")
+    for name, codes in (("query", query_codes), ("database", database_codes)):
+        if not len(codes):
+            raise InputError(
+                f"got no {name} codes; scores need at least one: check the split they come from"
+            )
+    query_labels = check_labels(np.asarray(query_labels), len(query_codes), "query")
+    database_labels = check_labels(np.asarray(database_labels), len(database_codes), "database")
+    check_same_kind(query_labels, database_labels)
+
+    map_at, precision_at = tuple(map_at), tuple(precision_at)
+    means, n_scored = query_means(
+        as_words(query_codes),
+        as_words(database_codes),
+        query_labels,
+        group_by_labels(database_labels),
+        n_bits=n_bits,
+        ties=ties,
+        map_at=map_at,
+        precision_at=precision_at,
+        leave_one_out=leave_one_out,
+    )
+    if not n_scored:
+        raise InputError(
+            f"got {len(query_codes)} queries, and none shares a label with any of the "
+            f"{len(database_codes)} database items; number both by the same classes"
+        )
+    low, high = float(means["pessimistic"]), float(means["optimistic"])
+    return Scores(
+        map=min(max(float(means["map"]), low), high),  # rounding must not leave the bounds
+        map_bounds=(low, high),
+        ndcg=float(means["ndcg"]),
+        precision_recall=PrecisionRecall(precision=means["precision"], recall=means["recall"]),
+        precision_at={int(n): float(means["precision_at", n]) for n in precision_at},
+        map_at={int(n): float(means["map_at", n]) for n in map_at},
+        map_at_found={int(n): float(means["map_at_found", n]) for n in map_at},
+        ties=ties,
+        n_bits=int(n_bits),
+        queries=len(query_codes),
+        queries_without_relevant=len(query_codes) - n_scored,
+        database=len(database_codes) - leave_one_out,
+    )
+
+
+def query_means(
+    queries: UInt64[np.ndarray, "words queries"],
+    database: UInt64[np.ndarray, "words database"],
+    query_labels: Shaped[np.ndarray, "queries *classes"],
+    groups: LabelGroups,
+    *,
+    n_bits: int,
+    ties: str,
+    map_at: Sequence[int],
+    precision_at: Sequence[int],
+    leave_one_out: bool = False,
+) -> tuple["RunningMeans", int]:
+    """Return the means over the queries that have relevant items, and the number of these."""
+    by_group = np.ascontiguousarray(database[:, groups.order])
+    means, n_scored = RunningMeans(), 0
+    # A row of grades, and histograms of all items and of each grade.
+    numbers_per_query = len(groups.labels) + (n_bits + 1) * (1 + max_labels(groups.labels))
+    for chunk in chunks(len(query_labels), numbers_per_query):
+        grades = labels_in_common(query_labels[chunk], groups.labels)
+        # A query without relevant items is left out of all means.
+        has_relevant = grades.any(axis=1)
+        chunk, grades = chunk[has_relevant], grades[has_relevant]
+        words = np.ascontiguousarray(queries[:, chunk])
+        items, by_grade = graded_histograms(words, by_group, groups.starts, grades, n_bits)
+        if leave_one_out:
+            remove_self(items, by_grade, query_labels[chunk])
+            kept = by_grade.any(axis=(1, 2))
+            items, by_grade, chunk = items[kept], by_grade[kept], chunk[kept]
+        means.add(histogram_scores(items, by_grade, ties, map_at, precision_at))
+        if ties == "stable" or map_at:
+            relevant = by_grade.sum(axis=1)
+            means.add(stable_scores(words, database, groups, grades, items, relevant, ties, map_at))
+        n_scored += len(chunk)
+    return means, n_scored
+
+
+def remove_self(
+    items: Int64[np.ndarray, "queries distances"],
+    by_grade: Int64[np.ndarray, "queries grades distances"],
+    labels: Shaped[np.ndarray, "queries *classes"],
+) -> None:
+    """Take each query out of its own histograms: distance 0, all of its labels in common."""
+    grades = np.ones(len(labels), dtype=np.int64) if labels.ndim == 1 else labels.sum(axis=1)
+    items[:, 0] -= 1
+    by_grade[np.arange(len(labels)), grades - 1, 0] -= 1
+
+
+def histogram_scores(
+    items: Int64[np.ndarray, "queries distances"],
+    by_grade: Int64[np.ndarray, "queries grades distances"],
+    ties: str,
+    map_at: Sequence[int],
+    precision_at: Sequence[int],
+) -> dict[Any, Float[np.ndarray, "queries ..."]]:
+    """Return the scores of each query that histograms give."""
+    relevant = by_grade.sum(axis=1)
+    values: dict[Any, np.ndarray] = {
+        "pessimistic": pessimistic_average_precision(items, relevant),
+        "optimistic": optimistic_average_precision(items, relevant),
+        "ndcg": expected_ndcg(items, by_grade),
+        "precision": precision_within(items, relevant),
+        "recall": recall_within(relevant),
+    }
+    values |= {("precision_at", n): precision_of_first(items, relevant, n) for n in precision_at}
+    if ties in BY_HISTOGRAM:
+        average_precision = BY_HISTOGRAM[ties]
+        values["map"] = average_precision(items, relevant)
+        values |= {("map_at", n): average_precision(items, relevant, n) for n in map_at}
+    return values
+
+
+def stable_scores(
+    queries: UInt64[np.ndarray, "words queries"],
+    database: UInt64[np.ndarray, "words database"],
+    groups: LabelGroups,
+    grades: Int32[np.ndarray, "queries groups"],
+    items: Int64[np.ndarray, "queries distances"],
+    relevant: Int64[np.ndarray, "queries distances"],
+    ties: str,
+    map_at: Sequence[int],
+) -> dict[Any, Float[np.ndarray, " queries"]]:
+    """Return stable AP and AP@N by the relevant found, in a second pass in database order."""
+    cutoffs = np.array([*map_at, database.shape[1]], dtype=np.int64)
+    sums, found = stable_precision_sums(
+        queries,
+        database,
+        groups.group,
+        grades > 0,
+        counts_before(items),
+        counts_before(relevant),
+        cutoffs,
+    )
+    values: dict[Any, np.ndarray] = {}
+    for column, n in enumerate(map_at):
+        # No relevant items among the first N: AP is 0.
+        values["map_at_found", n] = sums[:, column] / np.maximum(found[:, column], 1)
+        if ties == "stable":
+            values["map_at", n] = divide_by_relevant(sums[:, column], relevant, n)
+    if ties == "stable":
+        values["map"] = divide_by_relevant(sums[:, -1], relevant, None)
+    return values
+
+
+def chunks(n_queries: int, numbers_per_query: int) -> Iterator[Int64[np.ndarray, " chunk"]]:
+    """Yield the row numbers of the queries in chunks of bounded memory."""
+    size = max(1, CHUNK_NUMBERS // numbers_per_query)
+    for start in range(0, n_queries, size):
+        yield np.arange(start, min(start + size, n_queries))
+
+
+def max_labels(labels: Shaped[np.ndarray, "groups *classes"]) -> int:
+    """Return the largest number of labels of one image, which bounds the grades."""
+    return 1 if labels.ndim == 1 else int(labels.sum(axis=1).max())
+
+
+def check_options(ties: str, map_at: Sequence[int], precision_at: Sequence[int]) -> None:
+    if ties not in TIES:
+        raise InputError(f"got ties={ties!r}; choose one of {', '.join(TIES)}")
+    for name, cutoffs in (("map_at", map_at), ("precision_at", precision_at)):
+        if not all(isinstance(cutoff, int | np.integer) and cutoff >= 1 for cutoff in cutoffs):
+            raise InputError(f"got {name}={tuple(cutoffs)}; pass whole numbers from 1 on")
+
+
+class RunningMeans:
+    """Running means by name, of one value or one curve per query; NaN is left out.
+
+    >>> means = RunningMeans()
     >>> means.add({"precision": np.array([[np.nan, 1.0], [0.5, 0.0]])})
     >>> means["precision"]
     array([0.5, 0.5])
@@ -52,195 +263,3 @@ class Means:
     def __getitem__(self, name: Any) -> Any:
         with np.errstate(invalid="ignore"):
             return self._sums[name] / self._counts[name]
-
-
-BY_HISTOGRAM: dict[str, Callable[..., Float[np.ndarray, " queries"]]] = {
-    "expected": expected_average_precision,
-    "optimistic": optimistic_average_precision,
-    "pessimistic": pessimistic_average_precision,
-}
-TIES = (*BY_HISTOGRAM, "stable")
-CHUNK = 1 << 21  # numbers that a chunk of queries may need; its size changes no score
-
-
-PRECISION_AT = (1, 10, 100, 1000)
-
-
-def evaluate_codes(
-    query_codes: ArrayLike,
-    database_codes: ArrayLike,
-    query_labels: ArrayLike,
-    database_labels: ArrayLike,
-    *,
-    n_bits: int,
-    ties: str = "expected",
-    map_at: Sequence[int] = (),
-    precision_at: Sequence[int] = PRECISION_AT,
-) -> Scores:
-    """Rank the database by Hamming distance for each query, and score the ranking.
-
-    Args:
-        ties: how `map` and `map_at` order items at the same distance: "expected" is the mean
-            over all orders, "optimistic" and "pessimistic" are the best and the worst,
-            "stable" is the order of the database.
-        map_at: the N of MAP@N.
-        precision_at: the N of precision@N.
-
-    Two items are at distance 1 of the query, either may come first, and one answers it:
-
-    >>> codes = np.array([[0b10000000], [0b01000000]], dtype=np.uint8)
-    >>> query = np.array([[0]], dtype=np.uint8)
-    >>> scores = evaluate_codes(query, codes, np.array([7]), np.array([7, 8]), n_bits=4)
-    >>> scores.map, scores.map_bounds
-    (0.75, (0.5, 1.0))
-    """
-    check_options(ties, map_at, precision_at)
-    query_codes, database_codes = np.asarray(query_codes), np.asarray(database_codes)
-    for name, codes in (("query", query_codes), ("database", database_codes)):
-        check_codes(codes, n_bits, name)
-        if not len(codes):
-            raise InputError(
-                f"got no {name} codes; scores need at least one: look at the split they come from"
-            )
-    query_labels = check_labels(np.asarray(query_labels), len(query_codes), "query")
-    database_labels = check_labels(np.asarray(database_labels), len(database_codes), "database")
-    check_same_kind(query_labels, database_labels)
-
-    map_at, precision_at = tuple(map_at), tuple(precision_at)
-    means, answered = query_means(
-        as_words(query_codes),
-        as_words(database_codes),
-        query_labels,
-        group_by_labels(database_labels),
-        n_bits=n_bits,
-        ties=ties,
-        map_at=map_at,
-        precision_at=precision_at,
-    )
-    if not answered:
-        raise InputError(
-            f"got {len(query_codes)} queries, and none shares a label with any of the "
-            f"{len(database_codes)} database items; number both by the same classes"
-        )
-    low, high = float(means["pessimistic"]), float(means["optimistic"])
-    return Scores(
-        map=min(max(float(means["map"]), low), high),  # rounding must not lead out of the bounds
-        map_bounds=(low, high),
-        ndcg=float(means["ndcg"]),
-        precision_recall=PrecisionRecall(precision=means["precision"], recall=means["recall"]),
-        precision_at={int(n): float(means["precision_at", n]) for n in precision_at},
-        map_at={int(n): float(means["map_at", n]) for n in map_at},
-        map_at_found={int(n): float(means["map_at_found", n]) for n in map_at},
-        ties=ties,
-        n_bits=int(n_bits),
-        queries=len(query_codes),
-        queries_without_relevant=len(query_codes) - answered,
-        database=len(database_codes),
-    )
-
-
-def query_means(
-    queries: UInt64[np.ndarray, "words queries"],
-    database: UInt64[np.ndarray, "words database"],
-    query_labels: Shaped[np.ndarray, "queries *classes"],
-    groups: LabelGroups,
-    *,
-    n_bits: int,
-    ties: str,
-    map_at: Sequence[int],
-    precision_at: Sequence[int],
-) -> tuple[Means, int]:
-    """Means over the queries that something answers, and how many these are."""
-    by_group = np.ascontiguousarray(database[:, groups.order])
-    means, answered = Means(), 0
-    # A row of grades, and histograms of all items and of each grade.
-    numbers = len(groups.labels) + (n_bits + 1) * (1 + most_labels(groups.labels))
-    for chunk in chunks(len(query_labels), numbers):
-        grades = labels_in_common(query_labels[chunk], groups.labels)
-        # A query that nothing answers has no place in any mean.
-        chosen = grades.any(axis=1)
-        chunk, grades = chunk[chosen], grades[chosen]
-        words = np.ascontiguousarray(queries[:, chunk])
-        items, by_grade = graded_histograms(words, by_group, groups.starts, grades, n_bits)
-        means.add(histogram_values(items, by_grade, ties, map_at, precision_at))
-        if ties == "stable" or map_at:
-            relevant = by_grade.sum(axis=1)
-            means.add(stable_values(words, database, groups, grades, items, relevant, ties, map_at))
-        answered += len(chunk)
-    return means, answered
-
-
-def histogram_values(
-    items: Int64[np.ndarray, "queries distances"],
-    by_grade: Int64[np.ndarray, "queries grades distances"],
-    ties: str,
-    map_at: Sequence[int],
-    precision_at: Sequence[int],
-) -> dict[Any, Float[np.ndarray, "queries ..."]]:
-    """What the histograms tell of each query."""
-    relevant = by_grade.sum(axis=1)
-    values: dict[Any, np.ndarray] = {
-        "pessimistic": pessimistic_average_precision(items, relevant),
-        "optimistic": optimistic_average_precision(items, relevant),
-        "ndcg": expected_ndcg(items, by_grade),
-        "precision": precision_within(items, relevant),
-        "recall": recall_within(relevant),
-    }
-    values |= {("precision_at", n): precision_of_first(items, relevant, n) for n in precision_at}
-    if ties in BY_HISTOGRAM:
-        average_precision = BY_HISTOGRAM[ties]
-        values["map"] = average_precision(items, relevant)
-        values |= {("map_at", n): average_precision(items, relevant, n) for n in map_at}
-    return values
-
-
-def stable_values(
-    queries: UInt64[np.ndarray, "words queries"],
-    database: UInt64[np.ndarray, "words database"],
-    groups: LabelGroups,
-    grades: Int32[np.ndarray, "queries groups"],
-    items: Int64[np.ndarray, "queries distances"],
-    relevant: Int64[np.ndarray, "queries distances"],
-    ties: str,
-    map_at: Sequence[int],
-) -> dict[Any, Float[np.ndarray, " queries"]]:
-    """What takes a second pass, in database order: stable AP and AP@N by the relevant found."""
-    cutoffs = np.array([*map_at, database.shape[1]], dtype=np.int64)
-    sums, found = stable_precision_sums(
-        queries,
-        database,
-        groups.group,
-        grades > 0,
-        counts_before(items),
-        counts_before(relevant),
-        cutoffs,
-    )
-    values: dict[Any, np.ndarray] = {}
-    for column, n in enumerate(map_at):
-        # Relevant items, but none among the first N: a list with nothing right in it.
-        values["map_at_found", n] = sums[:, column] / np.maximum(found[:, column], 1)
-        if ties == "stable":
-            values["map_at", n] = divide_by_relevant(sums[:, column], relevant, n)
-    if ties == "stable":
-        values["map"] = divide_by_relevant(sums[:, -1], relevant, None)
-    return values
-
-
-def chunks(n_queries: int, numbers_per_query: int) -> Iterator[Int64[np.ndarray, " chunk"]]:
-    """Row numbers of the queries, a bounded amount of work at a time."""
-    size = max(1, CHUNK // numbers_per_query)
-    for start in range(0, n_queries, size):
-        yield np.arange(start, min(start + size, n_queries))
-
-
-def most_labels(labels: Shaped[np.ndarray, "groups *classes"]) -> int:
-    """The most labels that one image has, so the highest grade it can have for any query."""
-    return 1 if labels.ndim == 1 else int(labels.sum(axis=1).max())
-
-
-def check_options(ties: str, map_at: Sequence[int], precision_at: Sequence[int]) -> None:
-    if ties not in TIES:
-        raise InputError(f"got ties={ties!r}; choose one of {', '.join(TIES)}")
-    for name, cutoffs in (("map_at", map_at), ("precision_at", precision_at)):
-        if not all(isinstance(cutoff, int | np.integer) and cutoff >= 1 for cutoff in cutoffs):
-            raise InputError(f"got {name}={tuple(cutoffs)}; pass whole numbers from 1 on")

@@ -1,13 +1,13 @@
-"""From images to embeddings."""
+"""Networks: backbones, the hash head, and `BACKBONES`, the registry."""
 
 from pathlib import Path
 
 from orbithash.errors import InputError
-from orbithash.networks.backbones import PhotoBackbone, View, fill, load_weights
+from orbithash.networks.backbones import PhotoBackbone, View, load_checked_weights, load_weights
 from orbithash.networks.efficientnet_lite0 import EfficientNetLite0
 from orbithash.networks.feature_head import FeatureHead
 from orbithash.networks.googlenet import GoogLeNet
-from orbithash.networks.hashing_network import Backbone, HashingNetwork, embed
+from orbithash.networks.hashing_network import Backbone, HashingNetwork, embed, network_weights
 from orbithash.networks.small_cnn import SmallCNN
 from orbithash.networks.transformers_model import TransformersModel, load_transformers_model
 
@@ -25,6 +25,8 @@ __all__ = [
     "embed",
     "load_photo_backbone",
     "load_weights",
+    "network_weights",
+    "small_backbone",
 ]
 
 BACKBONES: dict[str, type[PhotoBackbone]] = {
@@ -38,9 +40,9 @@ BACKBONES: dict[str, type[PhotoBackbone]] = {
 def load_photo_backbone(
     name: str, weights: Path | None = None, *, to_train: bool = False
 ) -> PhotoBackbone:
-    """The backbone of that name with the weights of a file, or with those that it brings.
+    """Create a backbone with the weights of a file, or of an installed package.
 
-    One that is only `to_train` may begin from scratch, if that is what it is made for.
+    With `to_train`, a backbone made to be trained from scratch needs no weights.
     """
     kind, _, model = name.partition(":")
     if kind not in BACKBONES or (model and kind != "transformers"):
@@ -51,15 +53,27 @@ def load_photo_backbone(
     if weights is not None:
         load_weights(backbone, weights)
     elif (installed := backbone.installed_weights()) is not None:
-        fill(backbone, installed, origin=backbone.weights_source)
+        load_checked_weights(backbone, installed, origin=backbone.weights_source)
     elif not (to_train and backbone.from_scratch):
         raise InputError(f"{name} needs its weights, {backbone.weights_source}; give --weights")
     return backbone
 
 
+def small_backbone(name: str, shape: tuple[int, ...]) -> PhotoBackbone:
+    """Create a backbone with random weights for small images (channels, height, width)."""
+    if name != "small-cnn" or len(shape) != 3:
+        raise InputError(
+            f"the backbone {name} cannot take arrays of shape {shape}; give images of shape "
+            "(n, channels, height, width) to small-cnn, or image files"
+        )
+    return SmallCNN(channels=shape[0])
+
+
 def load_named_model(model: str, weights: Path | None) -> TransformersModel:
     if not model:
-        raise InputError("transformers has many models; write transformers:NAME or a folder for it")
+        raise InputError(
+            "transformers needs a model; write transformers:NAME or transformers:FOLDER"
+        )
     if weights is not None:
-        raise InputError("a model of transformers brings its weights; leave --weights out")
+        raise InputError("transformers models include their weights; leave --weights out")
     return load_transformers_model(model)

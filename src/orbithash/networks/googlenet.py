@@ -1,8 +1,8 @@
-"""GoogLeNet, the paper's network, as the Berkeley Vision and Learning Center trained it.
+"""GoogLeNet, the paper's backbone, as trained by the Berkeley Vision and Learning Center (BVLC).
 
-Szegedy et al., "Going Deeper with Convolutions", CVPR 2015, in the form that BVLC published for
-Caffe: true 5 × 5 convolutions, local response normalisation, a bias in every convolution, no batch
-normalisation, and pools that round their size up. The two auxiliary classifiers are left out.
+Szegedy et al., "Going Deeper with Convolutions", CVPR 2015, in BVLC's variant for Caffe: true 5 × 5
+convolutions, local response normalisation, a bias in every convolution, no batch normalisation,
+and pooling that rounds the output size up. The two auxiliary classifiers are omitted.
 """
 
 from typing import Any
@@ -19,17 +19,14 @@ from orbithash.networks.backbones import PhotoBackbone, View
 class GoogLeNet(PhotoBackbone):
     """GoogLeNet with BVLC's ImageNet weights: 1,024 features of a photograph (Szegedy 2015).
 
-    Takes RGB images with values 0 … 255. That the network was trained on blue, green, red minus a
-    mean is its own affair: it is the first step here, so nobody can forget it, and it stays inside
-    wherever the network goes.
+    Takes RGB images with values 0 … 255. The weights expect BGR minus a mean; `forward` does this
+    conversion, so callers and exported networks cannot omit it.
     """
 
     n_features = 1024
     view = View(resize=256, crop=224)
-    weights_source = (
-        "a safetensors file of BVLC's Caffe model bvlc_googlenet, with the names of this class"
-    )
-    # The 1000-way ImageNet classifier is in the file of weights but is no part of the backbone.
+    weights_source = "a safetensors file of BVLC's Caffe model bvlc_googlenet, with our key names"
+    # The ImageNet classifier is in the weights file but not in the backbone.
     unused_weights = frozenset({"fc.weight", "fc.bias"})
 
     mean: Tensor
@@ -59,19 +56,19 @@ class GoogLeNet(PhotoBackbone):
     def feature_map(
         self, images: Float[Tensor, "n 3 height width"]
     ) -> Float[Tensor, "n {self.n_features} rows columns"]:
-        """The features of each place of the image: 7 × 7 of them for 224 pixels."""
+        """Return the feature map before pooling: 7 × 7 positions for 224 pixels."""
         x = images.flip(1) - self.mean
-        x = normalise_across_channels(halve(self.conv1(x)))
-        x = halve(normalise_across_channels(self.conv3(self.conv2(x))))
-        x = halve(self.inception3b(self.inception3a(x)))
+        x = normalise_across_channels(max_pool(self.conv1(x)))
+        x = max_pool(normalise_across_channels(self.conv3(self.conv2(x))))
+        x = max_pool(self.inception3b(self.inception3a(x)))
         x = self.inception4c(self.inception4b(self.inception4a(x)))
-        x = halve(self.inception4e(self.inception4d(x)))
+        x = max_pool(self.inception4e(self.inception4d(x)))
         features: Tensor = self.inception5b(self.inception5a(x))
         return features
 
 
 class Convolution(nn.Module):
-    """A convolution that keeps the image's size (up to its stride), and a ReLU."""
+    """A convolution with "same" padding and a ReLU."""
 
     def __init__(self, inputs: int, outputs: int, *, kernel_size: int, stride: int = 1) -> None:
         super().__init__()
@@ -83,9 +80,9 @@ class Convolution(nn.Module):
 
 
 class Inception(nn.Module):
-    """Four views of the same input, side by side: 1 × 1, 3 × 3, 5 × 5, and its local maxima.
+    """Four parallel branches, concatenated: 1 × 1, 3 × 3 and 5 × 5 convolutions, and max pooling.
 
-    The pairs are the channels of a 1 × 1 convolution that makes the large one cheap, and of that.
+    `threes` and `fives` are (channels of the 1 × 1 reduction, channels of the convolution).
     """
 
     def __init__(
@@ -108,33 +105,30 @@ class Inception(nn.Module):
         return torch.cat([branch(x) for branch in branches], dim=1)
 
 
-def halve(x: Float[Tensor, "n channels _ _"]) -> Float[Tensor, "n channels _ _"]:
-    """Maxima of 3 × 3 places, every other one; Caffe rounds the size up."""
+def max_pool(x: Float[Tensor, "n channels _ _"]) -> Float[Tensor, "n channels _ _"]:
+    """Max pooling, 3 × 3 with stride 2; like Caffe, it rounds the output size up."""
     return functional.max_pool2d(x, kernel_size=3, stride=2, ceil_mode=True)
 
 
 def normalise_across_channels(
     x: Float[Tensor, "n channels rows columns"],
 ) -> Float[Tensor, "n channels rows columns"]:
-    """Divide by (1 + 0.0001 · the mean square of the five nearest channels) ^ 0.75.
+    """Local response normalisation: x / (1 + 1e-4 · mean square of five channels) ^ 0.75.
 
-    Beyond the first and the last channel the squares count as 0. The same numbers as torch's
-    `local_response_norm` in a third of its time: the sum over neighbours is a 1 × 1 convolution.
+    The five channels are centred on x; missing ones count as 0. The result equals torch's
+    `local_response_norm` in a third of the time: the sum over channels is a 1 × 1 convolution.
     """
-    normalised: Tensor = AcrossChannels.apply(x)  # type: ignore[no-untyped-call]
+    normalised: Tensor = LocalResponseNorm.apply(x)  # type: ignore[no-untyped-call]
     return normalised
 
 
-class AcrossChannels(torch.autograd.Function):
-    """The normalisation, with its gradient written out.
-
-    The one that autograd makes of these operations takes four times as long.
-    """
+class LocalResponseNorm(torch.autograd.Function):
+    """The normalisation with an explicit gradient, four times as fast as autograd's."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        base = functional.conv2d(x * x, neighbours(x), bias=torch.ones_like(x[0, :, 0, 0]))
-        # base ^ 0.75 from square roots, which processors have; powers they have not.
+        base = functional.conv2d(x * x, channel_window(x), bias=torch.ones_like(x[0, :, 0, 0]))
+        # base ^ 0.75 from square roots, which are CPU instructions; powers are not.
         root = base.sqrt()
         divisor = root * root.sqrt()
         ctx.save_for_backward(x, base, divisor)
@@ -145,13 +139,13 @@ class AcrossChannels(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
         x, base, divisor = ctx.saved_tensors
         direct: Tensor = gradients[0] / divisor
-        # Every x is in its neighbours' bases too: 2 · 0.75 · x · the sum of what they pass on.
-        passed_on = functional.conv2d(direct * x / base, neighbours(x))
-        return direct.addcmul_(x, passed_on, value=-1.5)
+        # Every x is also in the bases of its neighbours: −2 · 0.75 · x · Σ of their terms.
+        indirect = functional.conv2d(direct * x / base, channel_window(x))
+        return direct.addcmul_(x, indirect, value=-1.5)
 
 
-def neighbours(x: Float[Tensor, "n channels _ _"]) -> Float[Tensor, "channels channels 1 1"]:
-    """The 1 × 1 convolution that adds up 0.0001 / 5 of each of the five nearest channels."""
+def channel_window(x: Float[Tensor, "n channels _ _"]) -> Float[Tensor, "channels channels 1 1"]:
+    """Return a 1 × 1 convolution kernel that sums 1e-4 / 5 times the five nearest channels."""
     channel = torch.arange(x.shape[1], device=x.device)
     nearest = (channel[:, None] - channel).abs() <= 2
     return (nearest * (1e-4 / 5)).to(x)[:, :, None, None]

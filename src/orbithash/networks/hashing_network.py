@@ -1,18 +1,20 @@
-"""A backbone and the head that outputs the bits."""
+"""A backbone with a hash head."""
 
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from orbithash.errors import InputError
+from orbithash.networks.backbones import PhotoBackbone
 from orbithash.networks.feature_head import FeatureHead
 
 
 @runtime_checkable
 class Backbone(Protocol):
-    """A module that turns a batch of images into `n_features` numbers each."""
+    """A module that maps each image of a batch to `n_features` numbers."""
 
     n_features: int
 
@@ -22,7 +24,7 @@ class Backbone(Protocol):
 
 
 class HashingNetwork(nn.Module):
-    """Images to embeddings in [0, 1]: a backbone, and a head as for features.
+    """Images to embeddings in [0, 1]: a backbone and a `FeatureHead`.
 
     Chen et al., "Improving Deep Binary Embedding Networks by Order-aware Reweighting of Triplets",
     2018, use GoogLeNet as the backbone and no hidden layer: a fully connected layer and a sigmoid.
@@ -34,8 +36,8 @@ class HashingNetwork(nn.Module):
         super().__init__()
         if not isinstance(backbone, Backbone):
             raise InputError(
-                f"{type(backbone).__name__} does not say how many features it outputs; "
-                "give it an attribute n_features"
+                f"{type(backbone).__name__} has no attribute n_features, the number of features it "
+                "outputs; give it one"
             )
         self.backbone: nn.Module = backbone
         self.head = FeatureHead(backbone.n_features, n_bits, hidden=hidden, dropout=dropout)
@@ -46,6 +48,26 @@ class HashingNetwork(nn.Module):
         embeddings: Tensor = self.head(self.backbone(images))
         return embeddings
 
+    def description(self) -> dict[str, Any]:
+        """Return what rebuilds the network without its weights, for JSON."""
+        backbone = self.backbone
+        assert isinstance(backbone, PhotoBackbone)
+        return {
+            "backbone": backbone.registry_name(),
+            "arguments": backbone.arguments,
+            "n_bits": self.head.n_bits,
+            "hidden": self.head.hidden,
+            "dropout": self.head.dropout,
+        }
+
+
+def network_weights(network: nn.Module) -> dict[str, np.ndarray]:
+    """Return each weight as a contiguous array, whatever its memory layout."""
+    return {
+        name: weight.detach().cpu().contiguous().numpy()
+        for name, weight in network.state_dict().items()
+    }
+
 
 @torch.inference_mode()
 def embed(
@@ -54,7 +76,7 @@ def embed(
     *,
     batch_size: int = 1024,
 ) -> Float[Tensor, "n bits"]:
-    """The embeddings of all images, or features, as the network gives them when not training."""
+    """Return the embeddings of all images or features, computed in evaluation mode."""
     was_training = network.training
     network.eval()
     try:

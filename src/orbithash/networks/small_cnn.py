@@ -11,12 +11,12 @@ from orbithash.networks.backbones import PhotoBackbone, View
 class SmallCNN(PhotoBackbone):
     """Two convolutions and a hidden layer, for images of 8 × 8 to 32 × 32 pixels; from scratch.
 
-    Values may have any scale: the first convolution is normalised right away.
+    Values may have any scale: batch normalisation follows the first convolution.
     """
 
     n_features = 128
     view = View(resize=32, crop=32)
-    weights_source = "a run's own, because it begins from scratch"
+    weights_source = "those of a run, because it is trained from scratch"
     from_scratch = True
 
     def __init__(self, channels: int = 1) -> None:
@@ -26,13 +26,13 @@ class SmallCNN(PhotoBackbone):
             nn.Conv2d(channels, 16, kernel_size=3, padding=1),
             nn.BatchNorm2d(16),
             nn.ReLU(),
-            # To 4 × 4 whatever the image's size, so that the hidden layer always fits.
+            # 4 × 4 for any size of image, so that the hidden layer fits.
             nn.AdaptiveMaxPool2d(4),
             nn.Conv2d(16, 32, kernel_size=3, padding=1),
             nn.BatchNorm2d(32),
             nn.ReLU(),
             nn.Flatten(),
-            # Few images to learn from, as tiny ones often are: without dropout they are memorised.
+            # Datasets of tiny images are often small; without dropout they are memorised.
             nn.Dropout(0.5),
             nn.Linear(32 * 4 * 4, self.n_features),
             nn.ReLU(),

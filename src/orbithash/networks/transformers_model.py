@@ -1,4 +1,4 @@
-"""Any image model of the `transformers` library as a backbone, by its name or local folder."""
+"""Image models of the `transformers` library as backbones, by name or local folder."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,11 +18,11 @@ INTERPOLATIONS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # Pi
 class TransformersModel(PhotoBackbone):
     """Any image model of `transformers`, written transformers:NAME or transformers:FOLDER.
 
-    The view and the normalisation are those of the model's own image processor. The features are
-    what the model pools, or the mean over all places where it does not pool.
+    View and normalisation come from the model's image processor. The features are the model's
+    pooled output, or the mean over all positions if it has none.
     """
 
-    weights_source = "which the model brings itself"
+    weights_source = "which the model includes"
     mean: Tensor
     std: Tensor
 
@@ -34,11 +34,11 @@ class TransformersModel(PhotoBackbone):
         std: Sequence[float],
         first_token: bool = False,
     ) -> None:
-        """A model of this configuration, not trained; `load_transformers_model` gives a real one.
+        """Create a model with random weights; use `load_transformers_model` for trained ones.
 
         Args:
             mean, std: Of red, green and blue, for values 0 … 255.
-            first_token: Whether the features are the first token, as the model gives it.
+            first_token: Whether to use the first token of the last layer as features.
         """
         super().__init__()
         library = transformers_library()
@@ -60,14 +60,14 @@ class TransformersModel(PhotoBackbone):
 
     def forward(self, images: Float[Tensor, "n 3 height width"]) -> Float[Tensor, "n features"]:
         output = self.model(pixel_values=(images - self.mean) / self.std)
-        places: Tensor = output.last_hidden_state
+        hidden: Tensor = output.last_hidden_state
         pooled: Tensor | None = getattr(output, "pooler_output", None)
         if self.first_token:
-            return places[:, 0]
+            return hidden[:, 0]
         if pooled is not None:
             return pooled.flatten(1)
-        # Rows and columns of places, or a list of them.
-        return places.mean(dim=(2, 3)) if places.ndim == 4 else places.mean(dim=1)
+        # A feature map (n, channels, rows, columns), or a sequence (n, tokens, channels).
+        return hidden.mean(dim=(2, 3)) if hidden.ndim == 4 else hidden.mean(dim=1)
 
     @torch.inference_mode()
     def _count_features(self) -> int:
@@ -78,11 +78,11 @@ class TransformersModel(PhotoBackbone):
 
 
 def load_transformers_model(name: str) -> TransformersModel:
-    """The model with its trained weights; by name it is downloaded once, as transformers does."""
+    """Load a model with its trained weights; transformers downloads named models once."""
     library = transformers_library()
     try:
         config = library.AutoConfig.from_pretrained(name)
-        # Of a model for images and text, the half that sees.
+        # Use only the vision part of models for images and text.
         config = getattr(config, "vision_config", config)
         processor = library.AutoImageProcessor.from_pretrained(name).to_dict()
         model, loading = library.AutoModel.from_pretrained(
@@ -97,8 +97,8 @@ def load_transformers_model(name: str) -> TransformersModel:
     missing = sorted(loading["missing_keys"])
     if untrained := [key for key in missing if not key.startswith("pooler.")]:
         raise InputError(
-            f"{name} lacks {len(untrained)} of its weights, first of all {untrained[0]!r}; "
-            "give an image model whose weights are whole"
+            f"{name} lacks {len(untrained)} of its weights, for example {untrained[0]!r}; "
+            "give an image model with complete weights"
         )
     mean, std = normalisation(processor)
     backbone = TransformersModel(
@@ -106,23 +106,23 @@ def load_transformers_model(name: str) -> TransformersModel:
         asdict(view_of_processor(processor)),
         mean,
         std,
-        # Classifiers are published without the pooler, which reads the first token: it would be
-        # random here.
+        # Classifiers are published without the pooler, which would be random here: use its input,
+        # the first token.
         first_token=bool(missing),
     )
     weights = model.state_dict()
-    # Nothing reads what is missing. Were it random, each loading would give another network.
+    # Missing weights are not used. Zeros make every loading give the same state dict.
     unused = {name: torch.zeros_like(weights[name]) for name in missing}
     backbone.model.load_state_dict(weights | unused)
     return backbone.eval()
 
 
 def view_of_processor(processor: Mapping[str, Any]) -> View:
-    """What an image processor shows its model, as far as a view can say it."""
+    """Translate the settings of an image processor to a view; raise if that is impossible."""
     size, crop_size = processor.get("size") or {}, processor.get("crop_size") or {}
     interpolation = INTERPOLATIONS.get(int(processor.get("resample", 2)))
     if processor.get("crop_pct") and size.get("shortest_edge"):
-        # As ConvNeXt was trained: from 384 pixels on warped, below cut out of a larger image.
+        # ConvNeXt's rule: from 384 pixels on, warp; below, crop from a larger image.
         crop = int(size["shortest_edge"])
         keep_shape = crop < 384
         resize = int(crop / processor["crop_pct"]) if keep_shape else crop
@@ -136,13 +136,13 @@ def view_of_processor(processor: Mapping[str, Any]) -> View:
     if not processor.get("do_resize") or not square or interpolation is None or crop < 1:
         raise InputError(
             f"the model's image processor ({processor.get('image_processor_type')}) does not make "
-            "squares of one size; choose a model that classifies or describes whole images"
+            "squares of one size; choose a model for classification or embedding of whole images"
         )
     return View(max(resize, crop), crop, keep_shape, interpolation)
 
 
 def normalisation(processor: Mapping[str, Any]) -> tuple[list[float], list[float]]:
-    """Mean and deviation of red, green and blue, as they apply to values 0 … 255."""
+    """Return mean and standard deviation of red, green and blue for values 0 … 255."""
     white = 1 / float(processor["rescale_factor"]) if processor.get("do_rescale") else 1.0
     if not processor.get("do_normalize"):
         return [0.0] * 3, [white] * 3

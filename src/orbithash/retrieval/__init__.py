@@ -1,7 +1,16 @@
 """An index and its encoder: index images, search by image."""
 
 from orbithash.retrieval.indexing import IndexReport, index_source
-from orbithash.retrieval.query import Answer, Hit, answers
-from orbithash.retrieval.search_index import index_of_run
+from orbithash.retrieval.query import Hit, Query, Result, find
+from orbithash.retrieval.search_index import SearchIndex, open_index
 
-__all__ = ["Answer", "Hit", "IndexReport", "answers", "index_of_run", "index_source"]
+__all__ = [
+    "Hit",
+    "IndexReport",
+    "Query",
+    "Result",
+    "SearchIndex",
+    "find",
+    "index_source",
+    "open_index",
+]

@@ -1,124 +1,140 @@
-"""Questions to an index in the words of its user: images in, paths with labels out."""
+"""One query for command, server and Python: codes or stored items in, items with metadata out."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from jaxtyping import UInt8
 
-from orbithash.data import read_vectors
-from orbithash.encoders.feature_encoder import FeatureEncoder
-from orbithash.encoders.image_encoder import ImageEncoder
-from orbithash.encoders.runs.run_folder import encoder_of
-from orbithash.errors import DamagedIndexError, InputError
+from orbithash.errors import InputError, UnknownIdError
 from orbithash.index import Ball, Index, Metadata, Where
 from orbithash.index.checks import as_ids
 
 DEFAULT_K = 10
 
 
+@dataclass(frozen=True, eq=False)
+class Query:
+    """A query by a code, or by the id of a stored item, which is left out of its own results.
+
+    With a radius, all items within that Hamming distance are found, at most `k` if it is given.
+    Without one, the `k` nearest, 10 by default.
+    """
+
+    code: UInt8[np.ndarray, " bytes"] | None = None
+    id: int | None = None
+    k: int | None = None
+    radius: int | None = None
+    where: Where | None = None
+
+
 @dataclass(frozen=True)
 class Hit:
-    """A stored item that answers a query."""
+    """A search result: one stored item."""
 
-    rank: int
-    distance: int
+    rank: int  # from 1
+    distance: int  # bits that differ
     id: int
     path: str
     labels: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What an index found for one query, nearest first."""
+@dataclass(frozen=True, eq=False)
+class StoredItem:
+    """An item of the index."""
 
-    query: str  # the path of the image, or of the stored item that was asked with
+    id: int
+    code: UInt8[np.ndarray, " bytes"]
+    metadata: Metadata
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """The results of one query, nearest first; equal distances in the order of ids."""
+
+    code: UInt8[np.ndarray, " bytes"]  # of the query
+    item: StoredItem | None  # the query, if it is a stored item
     hits: tuple[Hit, ...]
+    items: tuple[StoredItem, ...]  # of the hits
 
 
-def answers(
-    index: Index,
-    images: Sequence[str | Path] = (),
-    *,
-    encoder: FeatureEncoder | ImageEncoder | None = None,
-    like: Sequence[int] = (),
-    k: int | None = None,
-    radius: int | None = None,
-    where: Where | None = None,
-) -> list[Answer]:
-    """The nearest items of images, and of stored items by their ids.
-
-    With a radius all items within it, at most `k`; without, the `k` nearest, 10 unless told. A
-    stored item is not an answer to itself. An index of features takes files of them, `.npz`. The
-    index's own encoder is loaded, unless it is given.
-    """
-    stored = index.get(as_ids(like))
-    codes, names = (
-        encoded(encoder or encoder_of(index), images) if images else (stored.codes[:0], [])
-    )
-    names += [item.path or str(i) for i, item in zip(like, stored.metadata, strict=True)]
-    queries = np.concatenate([codes, stored.codes])
-    if radius is None:
-        k = k or DEFAULT_K
-        # One more than wanted, because a stored item finds itself.
-        nearest = index.search(queries, k + bool(like), where)
-        found = [Ball(*pair) for pair in zip(nearest.ids, nearest.distances, strict=True)]
-    else:
-        found = index.within(queries, radius, where)
-    itself = [None] * len(codes) + list(like)
+def find(index: Index, queries: Sequence[Query]) -> list[Result]:
+    """Search for several queries; those with equal parameters are searched together."""
+    stored = stored_items(index, [query.id for query in queries if query.id is not None])
+    codes = [
+        stored[query.id].code if query.id is not None else given_code(query) for query in queries
+    ]
+    groups: dict[tuple[int | None, int | None, str], list[int]] = defaultdict(list)
+    for number, query in enumerate(queries):
+        groups[query.k, query.radius, repr(query.where)].append(number)
+    found: list[list[tuple[int, int]]] = [[] for _ in queries]
+    for (k, radius, _), numbers in groups.items():
+        batch = np.stack([codes[number] for number in numbers])
+        where = queries[numbers[0]].where
+        balls: Sequence[Ball]
+        if radius is not None and k is None:
+            balls = index.within(batch, radius, where)
+        else:
+            k = k or DEFAULT_K
+            # One more, because a stored item finds itself.
+            by_id = any(queries[number].id is not None for number in numbers)
+            nearest = index.search(batch, k + by_id, where)
+            balls = [Ball(*row) for row in zip(nearest.ids, nearest.distances, strict=True)]
+        for number, ball in zip(numbers, balls, strict=True):
+            found[number] = pairs_within(ball, radius, without=queries[number].id)[:k]
+    present = still_stored(index, sorted({i for pairs in found for _, i in pairs}))
     return [
-        Answer(name, hits_of(index, without(ball, own)[:k]))
-        for name, ball, own in zip(names, found, itself, strict=True)
+        result_of(query, code, stored, [pair for pair in pairs if pair[1] in present], present)
+        for query, code, pairs in zip(queries, codes, found, strict=True)
     ]
 
 
-def encoded(
-    encoder: FeatureEncoder | ImageEncoder, images: Sequence[str | Path]
-) -> tuple[UInt8[np.ndarray, "n bytes"], list[str]]:
-    """Codes and names of images, or of the rows of files of features."""
-    if isinstance(encoder, ImageEncoder):
-        return encoder.encode(list(images)), [str(image) for image in images]
-    parts: list[np.ndarray] = []
-    names: list[str] = []
-    for file in map(Path, images):
-        if file.suffix.lower() != ".npz":
-            raise InputError(
-                f"this index holds codes of features, not of images; instead of {file} give an "
-                ".npz that `orbithash features` made, or ask with --like ID"
-            )
-        vectors = read_vectors(file)
-        parts.append(encoder.encode(vectors.features))
-        names += vectors.paths or [f"{file} row {row}" for row in range(len(vectors.features))]
-    return np.concatenate(parts), names
-
-
-def without(ball: Ball, identifier: int | None) -> list[tuple[int, int]]:
-    """Pairs of distance and id, but for the item itself and places where nothing was found."""
-    pairs = zip(ball.distances.tolist(), ball.ids.tolist(), strict=True)
-    return [(distance, i) for distance, i in pairs if distance >= 0 and i != identifier]
-
-
-def hits_of(index: Index, pairs: list[tuple[int, int]]) -> tuple[Hit, ...]:
-    items = still_there(index, [i for _, i in pairs])
-    present = [(distance, i, items[i][1]) for distance, i in pairs if i in items]
-    return tuple(
-        Hit(rank, distance, i, metadata.path, metadata.labels)
-        for rank, (distance, i, metadata) in enumerate(present, start=1)
+def result_of(
+    query: Query,
+    code: UInt8[np.ndarray, " bytes"],
+    stored: dict[int, StoredItem],
+    pairs: list[tuple[int, int]],
+    present: dict[int, StoredItem],
+) -> Result:
+    items = tuple(present[i] for _, i in pairs)
+    hits = tuple(
+        Hit(rank, distance, i, item.metadata.path, item.metadata.labels)
+        for rank, ((distance, i), item) in enumerate(zip(pairs, items, strict=True), start=1)
     )
+    return Result(code, None if query.id is None else stored[query.id], hits, items)
 
 
-def still_there(index: Index, ids: Sequence[int]) -> dict[int, tuple[bytes, Metadata]]:
-    """Code and metadata by id of what a search found; what was removed meanwhile is left out."""
+def given_code(query: Query) -> UInt8[np.ndarray, " bytes"]:
+    if query.code is None:
+        raise InputError("got a query without a code and without an id; give one of them")
+    return query.code
+
+
+def pairs_within(ball: Ball, radius: int | None, *, without: int | None) -> list[tuple[int, int]]:
+    """Return pairs of distance and id, without the query itself and places left empty (-1)."""
+    pairs = zip(ball.distances.tolist(), ball.ids.tolist(), strict=True)
+    return [
+        (distance, i)
+        for distance, i in pairs
+        if distance >= 0 and i != without and (radius is None or distance <= radius)
+    ]
+
+
+def stored_items(index: Index, ids: Sequence[int]) -> dict[int, StoredItem]:
+    """Return items by id; raise for an id that is not stored."""
     if not ids:
         return {}
+    items = index.get(as_ids(ids))
+    stored = map(StoredItem, ids, items.codes, items.metadata)
+    return dict(zip(ids, stored, strict=True))
+
+
+def still_stored(index: Index, ids: Sequence[int]) -> dict[int, StoredItem]:
+    """Return items by id; those removed since they were found are left out."""
     try:
-        items = index.get(np.array(ids, dtype=np.int64))
-    except DamagedIndexError:
-        raise
-    except InputError:
-        # Each half by itself, until what has gone is alone.
+        return stored_items(index, ids)
+    except UnknownIdError:
+        # Bisect until the missing ids are alone.
         half = len(ids) // 2
-        return still_there(index, ids[:half]) | still_there(index, ids[half:]) if half else {}
-    codes = (code.tobytes() for code in items.codes)
-    return dict(zip(ids, zip(codes, items.metadata, strict=True), strict=True))
+        return still_stored(index, ids[:half]) | still_stored(index, ids[half:]) if half else {}

@@ -1,21 +1,186 @@
-"""The encoder that an index was made with: it goes along, so that whoever has one has both."""
+"""An index together with its encoder: index images, and search by image, vector or id."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import TracebackType
+from typing import Any
 
+import numpy as np
+from jaxtyping import Int64
+
+from orbithash.codes import binarize, pack
+from orbithash.data import open_unlabelled
+from orbithash.data.sources import absolute_source
+from orbithash.encoders import Encoder, Progress
+from orbithash.encoders.encoder import no_progress
+from orbithash.encoders.runs.model_file import encoder_from_bytes, encoder_to_bytes
 from orbithash.errors import InputError
-from orbithash.index import Index, create_index, index_exists, open_index
+from orbithash.index import (
+    Ball,
+    Index,
+    IndexStats,
+    Items,
+    Metadata,
+    Neighbours,
+    Where,
+    create_index,
+    index_exists,
+)
+from orbithash.index import open_index as open_stored
+from orbithash.retrieval.indexing import IndexReport, index_source
+from orbithash.retrieval.query import Hit, Query, Result, find
 
 
-def index_of_run(address: str | Path, encoder_file: Path, *, n_bits: int) -> Index:
-    """The index at an address, made if it is not there; it must hold codes of this encoder."""
-    content = encoder_file.read_bytes()
+def open_index(
+    address: str | Path, *, encoder: Encoder | None = None, engine: str = "exact"
+) -> "SearchIndex":
+    """Open the index in a folder, or in Milvus, written `milvus:http://HOST:19530/NAME`.
+
+    With an encoder, a missing index is created, and an existing one must hold that encoder's codes.
+    Without one, the encoder is read from the index. `engine` searches the codes of a folder.
+    """
+    if encoder is None:
+        return SearchIndex(open_stored(address, engine=engine))
+    content = encoder_to_bytes(encoder)
     if not index_exists(address):
-        return create_index(address, n_bits, encoder=content)
-    index = open_index(address)
-    if index.encoder() != content:
+        create_index(address, encoder.n_bits, encoder=content).close()
+        return SearchIndex(open_stored(address, engine=engine), encoder)
+    index = open_stored(address, engine=engine)
+    stored = index.encoder()
+    # Written again, because an older version may have written the same encoder in other words.
+    if content not in (stored, encoder_to_bytes(encoder_from_bytes(stored))):
         index.close()
         raise InputError(
             f"{address} holds codes of another encoder, which cannot be compared with this one's; "
             "give the run that made it, or another name"
         )
-    return index
+    return SearchIndex(index, encoder)
+
+
+class SearchIndex:
+    """An index and the encoder of its codes; everything an `Index` can do, and more."""
+
+    def __init__(self, index: Index, encoder: Encoder | None = None) -> None:
+        self.index = index
+        self._encoder = encoder
+
+    @property
+    def encoder(self) -> Encoder:
+        """The encoder of the codes, read from the index when it is first needed."""
+        if self._encoder is None:
+            self._encoder = encoder_from_bytes(self.index.encoder())
+        return self._encoder
+
+    def add_images(
+        self, source: Any, *, prune: bool = False, progress: Progress = no_progress
+    ) -> IndexReport:
+        """Encode and store the images, or features, of a source that are new or changed.
+
+        With `prune`, stored items that the source no longer has are removed.
+        """
+        data = open_unlabelled(source)
+        name = absolute_source(source) if isinstance(source, str | Path) else str(data)
+        return index_source(
+            self.index, self.encoder, data, source=name, prune=prune, progress=progress
+        )
+
+    def query(
+        self,
+        item: Any = None,
+        *,
+        id: int | None = None,
+        code: Any = None,
+        k: int | None = None,
+        radius: int | None = None,
+        where: Where | None = None,
+    ) -> list[Hit]:
+        """Return the nearest items to an image (path, PIL image or array), vector, id or code.
+
+        With a radius, all items within that Hamming distance are found, at most `k` if it is given;
+        without one, the `k` nearest, 10 by default. A stored item is not among its own results.
+        """
+        given = [value for value in (item, id, code) if value is not None]
+        if len(given) != 1:
+            raise InputError(f"got {len(given)} of item, id and code; give one of them")
+        if item is not None:
+            code = pack(binarize(self.encoder.embed_queries([item])[1]))[0]
+        elif code is not None:
+            code = np.asarray(code, dtype=np.uint8).reshape(-1)
+        (result,) = find(self.index, [Query(code, id, k, radius, where)])
+        return list(result.hits)
+
+    def query_many(
+        self,
+        items: Sequence[Any] = (),
+        *,
+        ids: Sequence[int] = (),
+        k: int | None = None,
+        radius: int | None = None,
+        where: Where | None = None,
+    ) -> list[tuple[str, Result]]:
+        """Return the name and the result of each item, then of each id; see `query`."""
+        names: list[str] = []
+        queries = [Query(id=identifier, k=k, radius=radius, where=where) for identifier in ids]
+        if items:
+            names, embeddings = self.encoder.embed_queries(items)
+            codes = pack(binarize(embeddings))
+            queries = [Query(code, None, k, radius, where) for code in codes] + queries
+        results = find(self.index, queries)
+        for result in results[len(names) :]:
+            assert result.item is not None
+            names.append(result.item.metadata.path or str(result.item.id))
+        return list(zip(names, results, strict=True))
+
+    @property
+    def n_bits(self) -> int:
+        return self.index.n_bits
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def add(
+        self, ids: Any = None, codes: Any = None, metadata: Sequence[Metadata] | None = None
+    ) -> Int64[np.ndarray, " n"]:
+        """Store codes and return their ids, which are given out where none are given."""
+        return self.index.add(ids, codes, metadata)
+
+    def update(self, ids: Any, codes: Any, metadata: Sequence[Metadata] | None = None) -> None:
+        self.index.update(ids, codes, metadata)
+
+    def remove(self, ids: Any) -> int:
+        return self.index.remove(ids)
+
+    def get(self, ids: Any) -> Items:
+        return self.index.get(ids)
+
+    def search(self, codes: Any, k: int = 10, where: Where | None = None) -> Neighbours:
+        return self.index.search(codes, k, where)
+
+    def within(self, codes: Any, radius: int, where: Where | None = None) -> list[Ball]:
+        return self.index.within(codes, radius, where)
+
+    def iterate(self, batch_size: int = 4096) -> Iterator[Items]:
+        return self.index.iterate(batch_size)
+
+    def sample(self, n: int, *, seed: int) -> Items:
+        return self.index.sample(n, seed=seed)
+
+    def label_counts(self) -> dict[str, int]:
+        return self.index.label_counts()
+
+    def stats(self) -> IndexStats:
+        return self.index.stats()
+
+    def close(self) -> None:
+        self.index.close()
+
+    def __enter__(self) -> "SearchIndex":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

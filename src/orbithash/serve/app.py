@@ -8,7 +8,7 @@ from fastapi import Depends, FastAPI
 from fastapi.security import HTTPBearer
 
 from orbithash import __version__
-from orbithash.encoders import FeatureEncoder, ImageEncoder
+from orbithash.encoders import Encoder
 from orbithash.index import Index
 from orbithash.serve.error_responses import add_error_handlers
 from orbithash.serve.limits.access import API
@@ -40,7 +40,7 @@ ERRORS = {
 
 def create_app(
     index: Index,
-    encoder: FeatureEncoder | ImageEncoder | None,
+    encoder: Encoder | None,
     settings: ServeSettings | None = None,
 ) -> FastAPI:
     """Create the application for an index, which it closes at shutdown."""

@@ -7,7 +7,13 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
-from orbithash.errors import DamagedIndexError, InputError, ServerError, StorageError
+from orbithash.errors import (
+    DamagedIndexError,
+    InputError,
+    ServerError,
+    StorageError,
+    UnknownIdError,
+)
 from orbithash.serve.workers import OverloadedError
 
 logger = logging.getLogger(__name__)
@@ -67,7 +73,7 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
 
 async def on_service_error(request: Request, error: Exception) -> Response:
     match error:
-        case NotFoundError():
+        case NotFoundError() | UnknownIdError():
             return error_response(404, str(error))
         case OverloadedError():
             return error_response(503, "busy: too many requests are queued; try again", RETRY_SOON)

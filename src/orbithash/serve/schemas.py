@@ -210,7 +210,7 @@ class Hit(Item):
     )
 
 
-class Query(BaseModel):
+class QueryInfo(BaseModel):
     """The query of a search."""
 
     code: str
@@ -227,7 +227,7 @@ class Timing(BaseModel):
 class SearchResponse(BaseModel):
     """The hits, nearest first; equal distances are ordered by id."""
 
-    query: Query
+    query: QueryInfo
     hits: list[Hit]
     n_bits: int
     took: Timing

@@ -6,11 +6,12 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
+from jaxtyping import UInt8
 
 from orbithash.codes import code_bytes, pack
-from orbithash.encoders import FeatureEncoder, ImageEncoder
-from orbithash.index import Index
-from orbithash.retrieval.query import DEFAULT_K
+from orbithash.encoders import Encoder, ImageEncoder
+from orbithash.index import Index, Where
+from orbithash.retrieval.query import DEFAULT_K, Query, Result, StoredItem, find
 from orbithash.serve.error_responses import UnprocessableError
 from orbithash.serve.images import (
     ThumbnailCache,
@@ -20,18 +21,19 @@ from orbithash.serve.images import (
     image_file,
 )
 from orbithash.serve.metrics import Metrics
-from orbithash.serve.queries import SearchQuery, SearchResult, StoredItem, find
 from orbithash.serve.schemas import (
     CodeInput,
     Hit,
     Item,
-    Query,
+    QueryInfo,
     SearchRequest,
     SearchResponse,
     Timing,
 )
 from orbithash.serve.settings import ServeSettings
 from orbithash.serve.workers import WorkerPool
+
+Code = UInt8[np.ndarray, " bytes"]
 
 N_SEARCH_THREADS, N_IMAGE_THREADS = 4, 2
 REQUEST_PIXELS_FACTOR = 2  # pixels of all images of a request, in multiples of the limit of one
@@ -47,7 +49,7 @@ class Service:
     def __init__(
         self,
         index: Index,
-        encoder: FeatureEncoder | ImageEncoder | None,
+        encoder: Encoder | None,
         settings: ServeSettings,
         metrics: Metrics,
     ) -> None:
@@ -85,7 +87,7 @@ class Service:
         n_hits = [self._max_hits(request.k, request.radius) for request in requests]
         codes = await self.codes_of(requests)
         queries = [
-            SearchQuery(k, request.radius, tuple(request.labels), request.id, code)
+            Query(code, request.id, k, request.radius, label_filter(request.labels))
             for k, request, code in zip(n_hits, requests, codes, strict=True)
         ]
         return await self._find(queries, start)
@@ -97,12 +99,12 @@ class Service:
         start = time.perf_counter()
         n_hits = self._max_hits(k, radius)
         (code,) = await self.encode_images([image])
-        query = SearchQuery(n_hits, radius, tuple(labels), code=code)
+        query = Query(code, None, n_hits, radius, label_filter(labels))
         (response,) = await self._find([query], start)
         return response
 
-    async def codes_of(self, inputs: Sequence[CodeInput]) -> list[bytes]:
-        """Return the code of each input; empty for a search by id, which has none."""
+    async def codes_of(self, inputs: Sequence[CodeInput]) -> list[Code | None]:
+        """Return the code of each input; None for a search by id."""
         images = [each.image for each in inputs if each.image is not None]
         encoded = iter(await self.encode_images(images))
         return [
@@ -110,7 +112,7 @@ class Service:
             for each in inputs
         ]
 
-    async def encode_images(self, images: Sequence[bytes | str]) -> list[bytes]:
+    async def encode_images(self, images: Sequence[bytes | str]) -> list[Code]:
         """Return the codes of image files, given as bytes or in base64."""
         if not images:
             return []
@@ -126,7 +128,7 @@ class Service:
             id=stored.id,
             name=display_name(stored.metadata),
             labels=list(stored.metadata.labels),
-            code=stored.code.hex(),
+            code=stored.code.tobytes().hex(),
             fields=dict(stored.metadata.fields),
             picture=image_file(stored.metadata, self.settings.images) is not None,
         )
@@ -140,7 +142,7 @@ class Service:
             raise UnprocessableError(f"k is {k}; at most {max_k} is allowed")
         return k
 
-    def _encode(self, encoder: ImageEncoder, images: Sequence[bytes | str]) -> list[bytes]:
+    def _encode(self, encoder: ImageEncoder, images: Sequence[bytes | str]) -> list[Code]:
         start, limits, n_pixels = time.perf_counter(), self.settings.limits, 0
         max_pixels = REQUEST_PIXELS_FACTOR * limits.pixels
         codes = []
@@ -155,12 +157,12 @@ class Service:
             if time.perf_counter() - start > limits.encoding_seconds:
                 raise UnprocessableError("the images take too long to encode; send fewer at once")
             decoded = decode_upload(content, at_least=encoder.view.resize, max_pixels=limits.pixels)
-            codes.append(encoder.encode([decoded])[0].tobytes())
+            codes.append(encoder.encode([decoded])[0])
         self.metrics.images_encoded.inc(len(images))
         self.metrics.encoding_seconds.inc(time.perf_counter() - start)
         return codes
 
-    async def _find(self, queries: Sequence[SearchQuery], start: float) -> list[SearchResponse]:
+    async def _find(self, queries: Sequence[Query], start: float) -> list[SearchResponse]:
         encoded = time.perf_counter()
         responses = await self.search_pool.run(self._respond, queries)
         timing = Timing(
@@ -171,38 +173,43 @@ class Service:
             response.took = timing
         return responses
 
-    def _respond(self, queries: Sequence[SearchQuery]) -> list[SearchResponse]:
+    def _respond(self, queries: Sequence[Query]) -> list[SearchResponse]:
         return [self._response(result) for result in find(self.index, queries)]
 
-    def _response(self, result: SearchResult) -> SearchResponse:
+    def _response(self, result: Result) -> SearchResponse:
         item = None if result.item is None else self.item(result.item)
         labels = frozenset(item.labels if item else ())
         hits = [
             Hit(
                 **self.item(stored).__dict__,
-                rank=rank,
-                distance=distance,
-                matches=not labels.isdisjoint(stored.metadata.labels) if labels else None,
+                rank=hit.rank,
+                distance=hit.distance,
+                matches=not labels.isdisjoint(hit.labels) if labels else None,
             )
-            for rank, (stored, distance) in enumerate(result.hits, start=1)
+            for hit, stored in zip(result.hits, result.items, strict=True)
         ]
         return SearchResponse(
-            query=Query(code=result.code.hex(), item=item),
+            query=QueryInfo(code=result.code.tobytes().hex(), item=item),
             hits=hits,
             n_bits=self.index.n_bits,
             took=Timing(encoding=0.0, searching=0.0),  # set when the search is done
         )
 
 
-def parse_code(given: CodeInput, n_bits: int) -> bytes:
-    """Return the code that `bits` or `code` spells out; empty if neither is set."""
+def label_filter(labels: Sequence[str]) -> Where | None:
+    return Where(labels=tuple(labels)) if labels else None
+
+
+def parse_code(given: CodeInput, n_bits: int) -> Code | None:
+    """Return the code that `bits` or `code` spells out; None if neither is set."""
     if given.bits is not None:
         if len(given.bits) != n_bits:
             raise UnprocessableError(f"got {len(given.bits)} bits; codes here have {n_bits}")
         bits = np.frombuffer(given.bits.encode(), dtype=np.uint8) == ord("1")
-        return pack(bits[None]).tobytes()
+        codes: Code = pack(bits[None])[0]
+        return codes
     if given.code is None:
-        return b""
+        return None
     code = bytes.fromhex(given.code)
     if len(code) != code_bytes(n_bits):
         raise UnprocessableError(
@@ -211,7 +218,7 @@ def parse_code(given: CodeInput, n_bits: int) -> bytes:
     n_padding = 8 * len(code) - n_bits
     if code[-1] & ((1 << n_padding) - 1):
         raise UnprocessableError(f"the last {n_padding} bits of a code of {n_bits} bits must be 0")
-    return code
+    return np.frombuffer(code, dtype=np.uint8)
 
 
 def decode_base64(text: str) -> bytes:

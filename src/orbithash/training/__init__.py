@@ -1,12 +1,21 @@
-"""Training networks with any loss."""
+"""Training networks with any loss, and fitting hashers."""
 
-from orbithash.training.batches import Batch, Batcher, BatchSource, TensorBatches, only_look
+from orbithash.training.batches import (
+    Batch,
+    Batcher,
+    BatchSource,
+    InputViews,
+    TensorBatches,
+    single_views,
+)
 from orbithash.training.checkpoint import Checkpoints
 from orbithash.training.distributed import ALONE, Processes, joined_processes
 from orbithash.training.environment import Interrupted, interruption, seeded
-from orbithash.training.history import Epoch, Trained, log_to, read_log
-from orbithash.training.loop import train
-from orbithash.training.on_features import train_on_features
+from orbithash.training.fit import train
+from orbithash.training.hooks import Hooks
+from orbithash.training.loop import train_network
+from orbithash.training.methods import Method, as_method
+from orbithash.training.on_arrays import train_on_arrays
 from orbithash.training.on_images import train_on_images
 from orbithash.training.settings import IMAGE_PRESETS, PRESETS, TrainingSettings
 
@@ -18,19 +27,20 @@ __all__ = [
     "BatchSource",
     "Batcher",
     "Checkpoints",
-    "Epoch",
+    "Hooks",
+    "InputViews",
     "Interrupted",
+    "Method",
     "Processes",
     "TensorBatches",
-    "Trained",
     "TrainingSettings",
+    "as_method",
     "interruption",
     "joined_processes",
-    "log_to",
-    "only_look",
-    "read_log",
     "seeded",
+    "single_views",
     "train",
-    "train_on_features",
+    "train_network",
+    "train_on_arrays",
     "train_on_images",
 ]

@@ -1,60 +1,35 @@
-"""The batches of the loop from tensors in memory, with one or several views of each image."""
+"""The batches of the loop: from tensors in memory, or from images that worker processes read.
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+Of images, the seed and the position in the run determine each random view, so neither the number of
+workers nor an interruption changes anything. An unreadable image is replaced by a related one,
+which keeps the batch's triplets.
+"""
+
+import signal
+import warnings
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int64, Shaped
+from jaxtyping import Float, Int64, Shaped, UInt8
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 
+from orbithash.data import ImageSource
+from orbithash.errors import InputError, UnreadableImageError
+from orbithash.relevance import related
 from orbithash.training.distributed import ALONE, Processes
+from orbithash.training.environment import exit_with_parent
 
-
-@dataclass(frozen=True, eq=False)
-class Looks:
-    """Inputs of images; those of one image are consecutive, the one that is encoded first."""
-
-    inputs: Float[Tensor, "looks ..."]
-    first: Int64[np.ndarray, " n"]
-    count: Int64[np.ndarray, " n"]
-    seed: int = 0
-
-    def draw(
-        self, positions: Int64[np.ndarray, " batch"], epoch: int, batch: int
-    ) -> Float[Tensor, "batch ..."]:
-        """One look at each of these images, by chance; the same whenever asked again."""
-        rng = np.random.default_rng([self.seed, epoch, batch])
-        offsets = (rng.random(len(positions)) * self.count[positions]).astype(np.int64)
-        return self.inputs[torch.from_numpy(self.first[positions] + offsets)]
-
-
-def only_look(inputs: Float[Tensor, "n ..."]) -> Looks:
-    """One look at each image."""
-    return Looks(inputs, np.arange(len(inputs)), np.ones(len(inputs), dtype=np.int64))
-
-
-def several_looks(
-    inputs: Float[Tensor, "n d"],
-    views: Float[Tensor, "v d"],
-    view_of: Int64[np.ndarray, " v"],
-    *,
-    seed: int,
-) -> Looks:
-    """The images and their further views; `view_of` names the position of each view's image."""
-    owners = np.concatenate([np.arange(len(inputs)), view_of])
-    order = np.argsort(owners, kind="stable")  # so each image stays before its views
-    count = np.bincount(owners, minlength=len(inputs))
-    return Looks(
-        torch.cat([inputs, views])[torch.from_numpy(order)], np.cumsum(count) - count, count, seed
-    )
+BATCHES_AHEAD = 2  # of every worker
 
 
 @runtime_checkable
 class Batcher(Protocol):
-    """Yields the row positions of each batch of an epoch; the same ones whenever asked again."""
+    """Yields the row positions of each batch of an epoch, the same ones at every call."""
 
     def __len__(self) -> int: ...
 
@@ -63,7 +38,7 @@ class Batcher(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """What a network is shown in one step, and what is on it."""
+    """The inputs and labels of one training step."""
 
     inputs: Float[Tensor, "n ..."]
     labels: Shaped[Tensor, "n *classes"]
@@ -71,9 +46,9 @@ class Batch:
 
 @runtime_checkable
 class BatchSource(Protocol):
-    """The batches of an epoch from number `first` on; the same ones whenever asked again.
+    """Yields the batches of an epoch from number `first` on, the same ones at every call.
 
-    Of several processes that train together each gets its own share of every batch.
+    With several processes, each gets its own share of every batch.
     """
 
     def __len__(self) -> int: ...
@@ -82,10 +57,49 @@ class BatchSource(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class TensorBatches:
-    """Batches of what is held in memory; `batches` names positions in `looks`."""
+class InputViews:
+    """Inputs of all views; the views of one image are consecutive, its encoded view first."""
 
-    looks: Looks
+    inputs: Float[Tensor, "views ..."]
+    first: Int64[np.ndarray, " n"]  # position of each image's first view
+    count: Int64[np.ndarray, " n"]  # number of its views
+    seed: int = 0
+
+    def draw(
+        self, positions: Int64[np.ndarray, " batch"], epoch: int, batch: int
+    ) -> Float[Tensor, "batch ..."]:
+        """Return a random view of each of these images, the same one at every call."""
+        rng = np.random.default_rng([self.seed, epoch, batch])
+        offsets = (rng.random(len(positions)) * self.count[positions]).astype(np.int64)
+        return self.inputs[torch.from_numpy(self.first[positions] + offsets)]
+
+
+def single_views(inputs: Float[Tensor, "n ..."]) -> InputViews:
+    """Return one view of each image."""
+    return InputViews(inputs, np.arange(len(inputs)), np.ones(len(inputs), dtype=np.int64))
+
+
+def several_views(
+    inputs: Float[Tensor, "n d"],
+    views: Float[Tensor, "v d"],
+    view_of: Int64[np.ndarray, " v"],
+    *,
+    seed: int,
+) -> InputViews:
+    """Return the images with further views; `view_of` is the position of each view's image."""
+    owners = np.concatenate([np.arange(len(inputs)), view_of])
+    order = np.argsort(owners, kind="stable")  # so each image stays before its views
+    count = np.bincount(owners, minlength=len(inputs))
+    return InputViews(
+        torch.cat([inputs, views])[torch.from_numpy(order)], np.cumsum(count) - count, count, seed
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class TensorBatches:
+    """Batches of inputs in memory; `batches` yields positions in `views`."""
+
+    views: InputViews
     labels: Shaped[Tensor, "n *classes"]
     batches: Batcher
     processes: Processes = ALONE
@@ -96,5 +110,184 @@ class TensorBatches:
     def __call__(self, epoch: int, first: int = 0) -> Iterator[Batch]:
         for number, rows in islice(enumerate(self.batches(epoch)), first, None):
             share = self.processes.share(len(rows))
-            inputs = self.looks.draw(rows, epoch, number)[share]
+            inputs = self.views.draw(rows, epoch, number)[share]
             yield Batch(inputs, self.labels[torch.from_numpy(rows[share])])
+
+
+@runtime_checkable
+class ReadView(Protocol):
+    """Reads a random view of an image; the generator determines which."""
+
+    def __call__(
+        self, image: Any, *, rng: np.random.Generator
+    ) -> UInt8[np.ndarray, "height width 3"]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class ImageTask:
+    """One batch to read: its number in the run, and the positions of its images."""
+
+    epoch: int
+    batch: int
+    positions: Int64[np.ndarray, " batch"]
+
+
+@dataclass(frozen=True, eq=False)
+class Pixels:
+    """The pixels of a process's share of a batch, and the images that could not be read."""
+
+    pixels: UInt8[np.ndarray, "n height width 3"]
+    positions: Int64[np.ndarray, " n"]
+    unreadable: dict[int, str]  # the reason by position
+
+
+class ImageReader(Dataset[Pixels | InputError]):
+    """Reads batches; every worker process has a copy.
+
+    An error that stops the run is returned like a batch: raised in a worker, it would reach the
+    user with the worker's traceback in its message.
+    """
+
+    def __init__(
+        self,
+        images: ImageSource,
+        rows: Int64[np.ndarray, " train"],
+        labels: Shaped[np.ndarray, "train *classes"],
+        read: ReadView,
+        *,
+        seed: int,
+        processes: Processes = ALONE,
+    ) -> None:
+        self.images, self.rows, self.labels = images, rows, labels
+        self.read, self.seed, self.processes = read, seed, processes
+
+    def __getitem__(self, task: ImageTask) -> Pixels | InputError:
+        taken = set(task.positions.tolist())
+        pixels, positions, unreadable = [], [], {}
+        share = self.processes.share(len(task.positions))
+        for place in range(share.start, share.stop):
+            # By place in the batch, not by position: a small class may repeat an image.
+            rng = np.random.default_rng([self.seed, task.epoch, task.batch, place])
+            for position in self.candidates(int(task.positions[place]), taken, rng):
+                try:
+                    pixels.append(self.read(self.images.image(int(self.rows[position])), rng=rng))
+                except UnreadableImageError as error:
+                    unreadable[position] = error.reason
+                    continue
+                positions.append(position)
+                taken.add(position)
+                break
+            else:
+                return InputError(
+                    f"hardly any of the {len(self.rows)} training images in {self.images} "
+                    f"can be read, such as {self.images.paths[self.rows[task.positions[place]]]}: "
+                    f"{unreadable[int(task.positions[place])]}; check the files"
+                )
+        return Pixels(np.stack(pixels), np.array(positions, dtype=np.int64), unreadable)
+
+    def candidates(self, wanted: int, taken: set[int], rng: np.random.Generator) -> Iterator[int]:
+        """Yield the wanted image, then substitutes for it: related images, then any others."""
+        yield wanted
+        substitutes = np.random.default_rng(rng.integers(1 << 32))
+        similar = related(self.labels[[wanted]], self.labels)[0]
+        for group in (np.flatnonzero(similar), np.flatnonzero(~similar)):
+            for position in substitutes.permutation(group).tolist():
+                if position not in taken:
+                    yield position
+
+
+@dataclass(eq=False)
+class ImageBatches:
+    """Batches of images for the loop, a `BatchSource`.
+
+    `batches` yields positions in the reader's rows, for `epochs` epochs. `unreadable` is called
+    with path and reason whenever an image cannot be read.
+    """
+
+    reader: ImageReader
+    batches: Batcher
+    epochs: int
+    n_workers: int = 0
+    unreadable: Callable[[str, str], None] = lambda path, reason: None
+    _stream: Generator[Pixels | InputError, None, None] | None = field(default=None, init=False)
+    _at: tuple[int, int] = field(default=(0, 0), init=False)  # the next epoch and batch
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __call__(self, epoch: int, first: int = 0) -> Iterator[Batch]:
+        for number in range(first, len(self)):
+            loaded = self._next(epoch, number)
+            for position, reason in loaded.unreadable.items():
+                self.unreadable(self.reader.images.paths[self.reader.rows[position]], reason)
+            labels = torch.from_numpy(self.reader.labels[loaded.positions])
+            yield Batch(as_input(loaded.pixels), labels)
+
+    def close(self) -> None:
+        """End the workers."""
+        if self._stream is not None:
+            self._stream.close()
+        self._stream = None
+
+    def _next(self, epoch: int, number: int) -> Pixels:
+        """Return the next batch of one stream over all epochs, so that workers start only once."""
+        if self._stream is None or self._at != (epoch, number):
+            self.close()
+            self._stream = self._start(epoch, number)
+        pixels = next(self._stream)
+        if isinstance(pixels, InputError):
+            raise pixels
+        self._at = (epoch, number + 1) if number + 1 < len(self) else (epoch + 1, 0)
+        return pixels
+
+    def _start(self, epoch: int, number: int) -> Generator[Pixels | InputError, None, None]:
+        with warnings.catch_warnings():
+            # Workers may outnumber the cores: they mostly wait where files come over a network.
+            warnings.filterwarnings("ignore", message="This DataLoader will create")
+            loader = DataLoader(
+                self.reader,
+                batch_size=None,  # the reader returns whole batches
+                sampler=list_tasks(self.batches, epoch, number, self.epochs),
+                collate_fn=unchanged,  # type: ignore[arg-type]
+                num_workers=self.n_workers,
+                prefetch_factor=BATCHES_AHEAD if self.n_workers else None,
+                worker_init_fn=start_worker,
+                # Its own: the loader draws a seed, which would shift the numbers for dropout.
+                generator=torch.Generator(),
+            )
+            stream = iter(loader)
+        try:
+            yield from stream
+        finally:
+            if self.n_workers:
+                # Now, not when the last traceback that holds the stream is released: workers ignore
+                # signals, so a process that ends before them would wait forever.
+                stream._shutdown_workers()  # type: ignore[attr-defined]
+
+
+def list_tasks(batches: Batcher, epoch: int, first: int, epochs: int) -> Iterator[ImageTask]:
+    """List the batches of this epoch from number `first` on, and of all later epochs."""
+    for number in range(epoch, epochs):
+        for place, positions in enumerate(batches(number)):
+            if number > epoch or place >= first:
+                yield ImageTask(number, place, positions)
+
+
+def as_input(pixels: UInt8[np.ndarray, "n height width 3"]) -> Float[Tensor, "n 3 height width"]:
+    # In memory the channels come last, the fastest layout for convolutions on a CPU.
+    return torch.from_numpy(pixels).permute(0, 3, 1, 2).float()
+
+
+def unchanged(pixels: Pixels | InputError) -> Pixels | InputError:
+    """Keep arrays as arrays: tensors would be sent through shared memory, which is often small."""
+    return pixels
+
+
+def start_worker(worker: int) -> None:
+    """Ignore signals, and exit with the parent.
+
+    Ctrl-C reaches all processes of a terminal, and the parent still needs its batch then.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    exit_with_parent()

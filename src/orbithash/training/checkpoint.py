@@ -1,4 +1,4 @@
-"""A run that was stopped, in one file: whole or not there, and never pickled."""
+"""The state of a run in one file, to resume it: whole or missing, and never pickled."""
 
 import json
 import time
@@ -21,11 +21,11 @@ HEADER = "orbithash"
 
 
 class Checkpoints:
-    """Keeps the last state of a run in a file.
+    """Saves and restores the last state of a run in a file.
 
-    `made_with` says in JSON what the run depends on, by name: a state is never taken up with other
+    `made_with` is JSON of all that the run depends on: a state is never restored with other
     settings or data. Weights, optimizer, memory, best epoch and torch's random state of every
-    process are tensors in a safetensors file; where training was is JSON in its header.
+    process are tensors in a safetensors file; everything else is JSON in its header.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Checkpoints:
         self._saved = time.monotonic()
 
     def of(self, made_with: Mapping[str, Any]) -> "Checkpoints":
-        """The same for a run that depends on these."""
+        """Return checkpoints of a run that depends on these values."""
         described = json.dumps(dict(made_with) | {"number of processes": self.processes.count})
         return Checkpoints(
             self.file, every=self.every, processes=self.processes, made_with=described
@@ -50,7 +50,7 @@ class Checkpoints:
         return time.monotonic() - self._saved >= self.every
 
     def save(self, state: TrainingState) -> None:
-        """Put the state in the place of the last one; all processes must come here together."""
+        """Replace the saved state; all processes must call this together."""
         random = self.processes.gather_objects(random_states(state.network))
         if self.processes.first:
             tensors = state.tensors()
@@ -66,14 +66,14 @@ class Checkpoints:
         self._saved = time.monotonic()
 
     def restore(self, state: TrainingState) -> bool:
-        """Take up the saved state; False if there is none."""
+        """Restore the saved state; return False if there is none."""
         if not self.file.exists():
             return False
         tensors, header = read(self.file)
         if changed := changed_settings(header["made_with"], self.made_with):
             raise InputError(
-                f"{self.file.parent} was begun with other {changed}; go on with the same, "
-                "or start anew with --force instead of --resume"
+                f"{self.file.parent} was begun with other {changed}; continue with the same, "
+                "or start again with --force instead of --resume"
             )
         try:
             state.restore(tensors, header["values"])
@@ -81,12 +81,12 @@ class Checkpoints:
             reason = str(error).partition("\n")[0]
             raise InputError(
                 f"{self.file.parent} was begun by another version of orbithash ({reason}); "
-                "start anew with --force instead of --resume"
+                "start again with --force instead of --resume"
             ) from None
         rank = self.processes.rank
         torch.set_rng_state(tensors[f"random/{rank}/processor"])
         device, drawn = device_of(state.network), tensors.get(f"random/{rank}/device")
-        if device.type == "cuda" and drawn is not None:  # else it was begun on a processor
+        if device.type == "cuda" and drawn is not None:  # otherwise it was begun on a CPU
             torch.cuda.set_rng_state(drawn, device)
         self._saved = time.monotonic()
         return True
@@ -100,7 +100,7 @@ def read(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     except (SafetensorError, OSError, ValueError, LookupError) as error:
         raise InputError(
             f"cannot read the checkpoint {file}: {error}; "
-            "start anew with --force instead of --resume"
+            "start again with --force instead of --resume"
         ) from None
 
 
@@ -117,5 +117,5 @@ def device_of(network: torch.nn.Module) -> torch.device:
 
 
 def plain(tensor: Tensor) -> Tensor:
-    """As a file holds it: on the processor, row by row, and nobody else's memory."""
+    """Return a contiguous copy on the CPU, which safetensors can write."""
     return tensor.detach().cpu().contiguous().clone()

@@ -1,8 +1,7 @@
-"""Processes that train one network together: each sees a share of every batch, all see the loss.
+"""Data-parallel training: each process gets a share of every batch, the loss sees the whole batch.
 
-Rank lists and triplets span the whole batch: embeddings are gathered with their gradient, every
-process computes the same loss of the same embeddings, and torch's DistributedDataParallel adds up
-what each share contributes to the gradient.
+Ranking lists and triplets span the whole batch. Embeddings are gathered with their gradient, every
+process computes the same loss, and torch's DistributedDataParallel sums the shares' gradients.
 """
 
 import os
@@ -19,18 +18,18 @@ from torch.nn.parallel import DistributedDataParallel
 
 @dataclass(frozen=True)
 class Processes:
-    """How many processes train together and which of them this is; one alone needs no torchrun."""
+    """The rank of this process and the number of processes; one alone needs no torchrun."""
 
     rank: int = 0
     count: int = 1
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that writes files and talks."""
+        """Whether this process writes the files and prints."""
         return self.rank == 0
 
     def share(self, n: int) -> slice:
-        """The part of `n` items that is this process's: nearly equal parts, in order.
+        """Return this process's slice of `n` items: nearly equal slices, in order.
 
         >>> [Processes(rank, 3).share(7) for rank in range(3)]
         [slice(0, 3, None), slice(3, 5, None), slice(5, 7, None)]
@@ -40,14 +39,14 @@ class Processes:
         return slice(start, start + small + (self.rank < larger))
 
     def parallel(self, network: nn.Module) -> nn.Module:
-        """The network such that a backward pass adds up the gradients of all processes."""
+        """Wrap the network so that a backward pass sums the gradients of all processes."""
         return network if self.count == 1 else DistributedDataParallel(network)
 
     def leave_unused(self, network: nn.Module, inputs: Float[Tensor, "n ..."]) -> None:
-        """Let parameters be constants that get no gradient from these inputs.
+        """Freeze parameters that get no gradient from these inputs.
 
-        Some networks have such, as one for masked images where none is masked, and processes that
-        train together would wait for their gradients in vain.
+        Some networks have such, for example a mask token where nothing is masked, and
+        DistributedDataParallel would wait for their gradients forever.
         """
         if self.count == 1:
             return
@@ -59,51 +58,51 @@ class Processes:
             parameter.grad = None
 
     def gather(self, embeddings: Float[Tensor, "n bits"]) -> Float[Tensor, "all bits"]:
-        """The embeddings of the whole batch, in order, with their gradient."""
+        """Return the embeddings of the whole batch, in order, with their gradient."""
         if self.count == 1:
             return embeddings
         gathered: Tensor = GatherWithGradient.apply(embeddings, self)  # type: ignore[no-untyped-call]
         return gathered
 
     def gather_constant(self, values: Shaped[Tensor, "n ..."]) -> Shaped[Tensor, "all ..."]:
-        """What all processes hold, in their order; the numbers of rows may differ."""
+        """Return the rows of all processes, in their order; the numbers of rows may differ."""
         return values if self.count == 1 else torch.cat(all_rows(values, self))
 
     def gather_objects(self, value: Any) -> list[Any]:
-        """One plain value of each process."""
+        """Return the value of each process; it must be picklable."""
         if self.count == 1:
             return [value]
         values: list[Any] = [None] * self.count
         distributed.all_gather_object(values, value)
         return values
 
-    def agree(self, *wishes: bool) -> tuple[bool, ...]:
-        """Each wish, granted if any process has it: all must take the same turn at a step."""
-        return tuple(any(wish) for wish in zip(*self.gather_objects(wishes), strict=True))
+    def any_of(self, *flags: bool) -> tuple[bool, ...]:
+        """Return each flag, True if it is True in any process, so that all take the same branch."""
+        return tuple(any(flag) for flag in zip(*self.gather_objects(flags), strict=True))
 
     def share_buffers(self, network: nn.Module) -> None:
-        """Take over the first process's buffers, as the means that batch normalisation keeps.
+        """Copy the first process's buffers, such as the running means of batch normalisation.
 
-        Each has seen its own share since the last step began.
+        They differ, because each process has seen its own share of the last batch.
         """
         if self.count > 1:
             for buffer in network.buffers():
                 distributed.broadcast(buffer, 0)
 
-    def draw_apart(self) -> None:
-        """From here on let each process draw its own, as dropout should in each share."""
+    def seed_by_rank(self) -> None:
+        """Give each process its own random numbers, for the dropout of its share of a batch."""
         if self.count > 1:
             torch.manual_seed(torch.initial_seed() + self.rank)
 
     @contextmanager
-    def drawing_together(self, place: int) -> Iterator[None]:
-        """What is drawn inside is the same in all processes and follows from the place."""
+    def same_draws(self, seed: int) -> Iterator[None]:
+        """Draw the same random numbers in all processes inside the block."""
         if self.count == 1:
             yield
             return
         devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
         with torch.random.fork_rng(devices=devices):
-            torch.manual_seed(place)
+            torch.manual_seed(seed)
             yield
 
 
@@ -112,13 +111,13 @@ ALONE = Processes()
 
 @contextmanager
 def joined_processes() -> Iterator[Processes]:
-    """The processes that torchrun started, or this one alone."""
+    """Join the processes that torchrun started, or yield this one alone."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield ALONE
         return
     backend = "gloo"
     n_here = int(os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"]))
-    if torch.cuda.device_count() >= n_here:  # a graphics card for each, should they want one
+    if torch.cuda.device_count() >= n_here:  # one GPU for each process
         backend = "cpu:gloo,cuda:nccl"
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     distributed.init_process_group(backend)
@@ -129,7 +128,7 @@ def joined_processes() -> Iterator[Processes]:
 
 
 class GatherWithGradient(torch.autograd.Function):
-    """All processes' embeddings; backward, each process takes the gradient of its own."""
+    """All processes' embeddings; in the backward pass each process takes its own gradient."""
 
     @staticmethod
     def forward(ctx: Any, embeddings: Tensor, processes: Processes) -> Tensor:
@@ -140,13 +139,13 @@ class GatherWithGradient(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        # Every process has the loss of the whole batch, so its gradient needs no exchange. The
-        # network's gradients will be averaged over the processes where their sum is meant.
+        # Every process has the loss of the whole batch, so no exchange is needed. The factor undoes
+        # the mean over processes that DistributedDataParallel takes: the sum is wanted.
         return gradients[0][ctx.start : ctx.start + ctx.n] * ctx.count, None
 
 
 def all_rows(values: Shaped[Tensor, "n ..."], processes: Processes) -> list[Tensor]:
-    """Each process's rows. Shares of a batch may differ in length, and what is sent may not."""
+    """Return each process's rows, padded for sending: shares may differ in length."""
     lengths = [int(length) for length in processes.gather_objects(len(values))]
     padded = values.new_zeros((max(lengths), *values.shape[1:]))
     padded[: len(values)] = values.detach()

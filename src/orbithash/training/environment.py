@@ -1,7 +1,9 @@
-"""The process that trains: memory, threads, random numbers and signals."""
+"""The process that trains: its memory, threads, random numbers, signals and parent."""
 
 import ctypes
 import logging
+import multiprocessing
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -10,66 +12,21 @@ from types import FrameType
 
 import numba
 import torch
-
-# Of glibc's mallopt.
-TRIM_THRESHOLD, TOP_PAD, MMAP_MAX = -1, -2, -4
-
-
-def keep_freed_memory() -> bool:
-    """Let this process keep what it frees; False where the C library is another than glibc.
-
-    A training step on a processor takes and frees gigabytes. By default each large piece goes back
-    to the system and comes anew in the next step, page by page and filled with zeros, which takes a
-    quarter of the time (GoogLeNet, two cores). It holds for the whole process, so it is called by
-    programs, not by the library.
-    """
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):
-        return False
-    largest = 2**31 - 1
-    settings = ((MMAP_MAX, 0), (TRIM_THRESHOLD, largest), (TOP_PAD, 64 * 2**20))
-    return all(mallopt(name, value) == 1 for name, value in settings)
-
-
-@contextmanager
-def steady_threads() -> Iterator[None]:
-    """Let torch and the compiled kernels have the same number of threads, throughout.
-
-    Both may share one OpenMP, and then the number that a kernel ran with becomes torch's from
-    there on. Sums are rounded by how many threads share them, so a run that goes on in a new
-    process would differ from one that never stopped.
-    """
-    before, kernels_before = torch.get_num_threads(), numba.get_num_threads()
-    number = min(before, numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
-    numba.set_num_threads(number)
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        numba.set_num_threads(kernels_before)
-        torch.set_num_threads(before)
-
-
-@contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """What torch draws inside follows from the seed; outside its generators are as they were."""
-    # Of every device: seeding reaches them all.
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        torch.manual_seed(seed)
-        yield
-
+from threadpoolctl import threadpool_limits
 
 logger = logging.getLogger(__name__)
 
+# Parameters of glibc's mallopt.
+TRIM_THRESHOLD, TOP_PAD, MMAP_MAX = -1, -2, -4
+
 
 class Interrupted(KeyboardInterrupt):
-    """Training was asked to stop and did; what was done is saved if there are checkpoints."""
+    """Training was stopped by a signal; its state is saved if there are checkpoints."""
 
 
 @contextmanager
 def interruption() -> Iterator[Callable[[], bool]]:
-    """A function that says whether Ctrl-C, or a request to terminate, has come since.
+    """Yield a function that says whether Ctrl-C or SIGTERM has arrived.
 
     A second Ctrl-C does not wait for the step to end.
     """
@@ -80,10 +37,10 @@ def interruption() -> Iterator[Callable[[], bool]]:
         if requested and number == signal.SIGINT:
             raise KeyboardInterrupt
         requested = True
-        logger.warning("stopping after this step; once more to stop at once")
+        logger.warning("stopping after this step; press Ctrl-C again to stop at once")
 
     if threading.current_thread() is not threading.main_thread():
-        yield lambda: False  # signals reach the main thread only
+        yield lambda: False  # only the main thread receives signals
         return
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(number, request) for number in numbers]
@@ -92,3 +49,85 @@ def interruption() -> Iterator[Callable[[], bool]]:
     finally:
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed torch inside the block, and restore its random state afterwards."""
+    # On every device: manual_seed seeds them all.
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        torch.manual_seed(seed)
+        yield
+
+
+@contextmanager
+def steady_threads() -> Iterator[None]:
+    """Give torch and the compiled kernels the same, constant number of threads.
+
+    Both may share one OpenMP, and then the thread count of a kernel becomes torch's. Sums are
+    rounded differently with another number of threads, so a resumed run would differ from one that
+    was never stopped.
+    """
+    before, kernels_before = torch.get_num_threads(), numba.get_num_threads()
+    number = min(before, numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
+    set_threads(number)
+    try:
+        yield
+    finally:
+        numba.set_num_threads(kernels_before)
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Use one thread, so that figures do not depend on the number of cores.
+
+    The order in which threads sum gradients depends on how many there are. Very small networks are
+    also faster with one.
+    """
+    before, kernels_before = torch.get_num_threads(), numba.get_num_threads()
+    with threadpool_limits(1):
+        # Both: they may share one OpenMP, and then the thread count of a kernel becomes torch's.
+        set_threads(1)
+        try:
+            yield
+        finally:
+            numba.set_num_threads(kernels_before)
+            torch.set_num_threads(before)
+
+
+def set_threads(number: int) -> None:
+    """Set the number of threads of the compiled kernels and of torch."""
+    numba.set_num_threads(number)
+    torch.set_num_threads(number)
+
+
+def keep_freed_memory() -> bool:
+    """Let glibc keep freed memory for reuse; return False with another C library.
+
+    A training step on a CPU allocates and frees gigabytes. By default large blocks go back to the
+    system and are zeroed page by page in the next step, which takes a quarter of the time
+    (GoogLeNet, two cores). This holds for the whole process.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return False
+    largest = 2**31 - 1
+    settings = ((MMAP_MAX, 0), (TRIM_THRESHOLD, largest), (TOP_PAD, 64 * 2**20))
+    return all(mallopt(name, value) == 1 for name, value in settings)
+
+
+def exit_with_parent() -> None:
+    """Watch the parent in a thread, and exit when it ends: a killed parent cannot stop its workers.
+
+    The parent is the process that started this one, even if a fork server forked it.
+    """
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

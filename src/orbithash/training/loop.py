@@ -6,15 +6,15 @@ import time
 from collections.abc import Callable, Sequence
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
+from orbithash.encoders import Epoch
 from orbithash.errors import DivergedError
 from orbithash.training.batches import Batch, BatchSource
 from orbithash.training.checkpoint import Checkpoints, device_of
 from orbithash.training.distributed import ALONE, Processes
 from orbithash.training.environment import Interrupted, steady_threads
-from orbithash.training.history import Epoch
+from orbithash.training.hooks import Hooks
 from orbithash.training.optimization import (
     ParameterGroup,
     make_optimizer,
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 @steady_threads()
-def train(
+def train_network(
     network: nn.Module,
     loss: nn.Module,
     source: BatchSource,
@@ -38,40 +38,40 @@ def train(
     *,
     groups: Sequence[ParameterGroup] | None = None,
     validate: Callable[[], float] | None = None,
-    after_epoch: Callable[[Epoch], None] = lambda epoch: None,
-    after_step: Callable[[float, float], None] = lambda epochs, loss: None,
+    hooks: Hooks | None = None,
     checkpoints: Checkpoints | None = None,
-    stopping: Callable[[], bool] = lambda: False,
     processes: Processes = ALONE,
 ) -> list[Epoch]:
-    """Train the network in place and return what each epoch did.
+    """Train the network in place and return the figures of each epoch.
 
-    The random start of the network and the batches are the caller's, each with its own seed; what
-    layers draw, as dropout does, comes from torch's generator, which the caller seeds too.
+    The caller initialises the network, seeds the batches, and seeds torch's generator for layers
+    such as dropout.
 
-    `validate` scores the network as it is, the higher the better. It is asked every few epochs and
-    after the last; the network is left as it was when it scored best, and training ends early when
-    `patience` scores in a row were no better. `after_epoch` may save or show progress, and so may
-    `after_step`, which is told how many epochs are done, with fractions, and the step's loss.
+    `validate` scores the network; higher is better. It is called every few epochs and after the
+    last. The weights with the best score are kept, and training ends early after `patience` scores
+    without an improvement.
 
-    With `checkpoints`, training goes on from the state that was saved last, `after_epoch` being
-    told of the epochs before it, and the state is saved from time to time. As soon as `stopping`
-    says so, it is saved once more and `Interrupted` is raised.
+    With `checkpoints`, training resumes from the last saved state, after passing its epochs to
+    `hooks.after_epoch`, and saves the state from time to time. When `hooks.stopping` returns True,
+    the state is saved and `Interrupted` raised.
     """
+    hooks = hooks or Hooks()
     check_precision(settings.precision, device_of(network).type)
     groups = groups or [ParameterGroup(tuple(network.parameters()))]
     optimizer = make_optimizer([*groups, ParameterGroup(tuple(loss.parameters()))], settings)
     best = BestEpoch(network, patience=settings.patience)
     state = TrainingState(network, loss, optimizer, Memory(settings.memory), best)
-    processes.draw_apart()
+    processes.seed_by_rank()
     if checkpoints is not None and checkpoints.restore(state):
         for epoch in state.history:
-            after_epoch(epoch)
+            hooks.after_epoch(epoch)
     parallel = processes.parallel(network)
 
     def pause() -> None:
-        """What may happen between two steps: a checkpoint, the end."""
-        stop, save = processes.agree(stopping(), checkpoints is not None and checkpoints.due())
+        """Save a checkpoint or stop, if it is time to."""
+        stop, save = processes.any_of(
+            hooks.stopping(), checkpoints is not None and checkpoints.due()
+        )
         if checkpoints is not None and (stop or save):
             checkpoints.save(state)
         if stop:
@@ -87,7 +87,7 @@ def train(
             step(parallel, state, batch, settings, processes)
             state.batch += 1
             state.seconds = time.perf_counter() - started
-            after_step(state.epoch + state.batch / len(source), state.tally.losses[-1])
+            hooks.after_step(state.epoch + state.batch / len(source), state.totals.losses[-1])
             pause()
 
         score = None
@@ -103,24 +103,24 @@ def train(
             best.offer(score)
         epoch = Epoch(
             number=state.epoch,
-            loss=state.tally.mean_loss(),
+            loss=state.totals.mean_loss(),
             learning_rate=rate,
-            active_share=state.tally.active_share(),
-            bit_balance=state.tally.bit_balance(),
+            active_share=state.totals.active_share(),
+            bit_balance=state.totals.bit_balance(),
             validation_map=score,
             seconds=time.perf_counter() - started,
         )
         logger.info("epoch %d: loss %.4g", epoch.number, epoch.loss)
-        if state.tally.n_triplets == 0:
+        if state.totals.n_triplets == 0:
             logger.warning(
                 "no batch of epoch %d held a triplet, so nothing was learned; train with larger "
                 "batches or more related images",
                 epoch.number,
             )
         state.end_epoch(epoch)
-        after_epoch(epoch)
+        hooks.after_epoch(epoch)
         pause()
-    if checkpoints is not None:  # what comes after may be stopped too
+    if checkpoints is not None:  # saving the run may be interrupted too
         checkpoints.save(state)
     best.restore()
     return state.history
@@ -133,15 +133,22 @@ def step(
     settings: TrainingSettings,
     processes: Processes,
 ) -> None:
-    """Show the network a batch, and go a step down its loss."""
+    """Run one training step."""
     device = device_of(network)
     labels = processes.gather_constant(batch.labels).to(device)
     with torch.autocast(device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
         share: Tensor = network(batch.inputs.to(device))
     embeddings = processes.gather(share.float())
-    # Of equal distances the loss may draw which comes first: all processes must draw the same.
-    with processes.drawing_together(state.epoch * 1_000_003 + state.batch):
-        value = batch_loss(state.loss, embeddings, labels, state.memory)
+    memory = state.memory
+    # A loss may order ties at random: all processes must draw the same order.
+    with processes.same_draws(state.epoch * 1_000_003 + state.batch):
+        if memory.embeddings is None:
+            value: Tensor = state.loss(embeddings, labels)
+        else:
+            value = state.loss(
+                embeddings, labels, ref_emb=memory.embeddings, ref_labels=memory.labels
+            )
+    memory.add(embeddings, labels)
     if not math.isfinite(value.item()):
         rate = state.optimizer.param_groups[0]["lr"]
         raise DivergedError(
@@ -154,15 +161,4 @@ def step(
         parameters = [p for group in state.optimizer.param_groups for p in group["params"]]
         nn.utils.clip_grad_norm_(parameters, settings.clip)
     state.optimizer.step()
-    state.tally.add(state.loss, value, embeddings)
-
-
-def batch_loss(
-    loss: nn.Module, embeddings: Float[Tensor, "n bits"], labels: Tensor, memory: Memory
-) -> Float[Tensor, ""]:
-    if memory.embeddings is None:
-        value: Tensor = loss(embeddings, labels)
-    else:
-        value = loss(embeddings, labels, ref_emb=memory.embeddings, ref_labels=memory.labels)
-    memory.add(embeddings, labels)
-    return value
+    state.totals.add(state.loss, value, embeddings)

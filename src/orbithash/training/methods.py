@@ -1,62 +1,184 @@
-"""A method made for the data at hand: its loss or hasher, the rows held out, the batches."""
+"""A method and what it needs of the data: its loss or hasher, the rows held out, the batches."""
 
+import copy
 import inspect
-from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Int64
+from sklearn.base import clone
 from torch import nn
 
 from orbithash.data import (
     ClassBalancedBatches,
     ShuffledBatches,
+    Split,
     batches_by_labels,
     check_trainable,
     hold_out,
 )
+from orbithash.encoders.runs.fingerprints import weights_digest
 from orbithash.errors import InputError
 from orbithash.hashers import HASHERS, Hasher
 from orbithash.losses import LOSSES
 from orbithash.training.settings import TrainingSettings
 
+Labels = Int64[np.ndarray, " n"] | Bool[np.ndarray, "n classes"]
 
-def check_method(method: str) -> None:
-    if method not in LOSSES and method not in HASHERS:
-        raise InputError(
-            f"there is no method {method!r}; choose a loss ({', '.join(LOSSES)}) "
-            f"or a hasher ({', '.join(HASHERS)})"
+
+@dataclass(frozen=True, eq=False)
+class Method:
+    """A loss or a hasher: by its registry name with options, or as an object."""
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    given: nn.Module | Hasher | None = None
+
+    @property
+    def is_loss(self) -> bool:
+        return isinstance(self.given, nn.Module) or (self.given is None and self.name in LOSSES)
+
+    def loss(
+        self, *, n_bits: int, n_classes: int, seed: int, reduction: str | None = None
+    ) -> nn.Module:
+        """Return a new loss; bits, classes, seed and reduction are passed if its class takes them.
+
+        A given loss is copied, so that its parameters and buffers are the same in the next run.
+        """
+        if isinstance(self.given, nn.Module):
+            return copy.deepcopy(self.given)
+        data = {"n_bits": n_bits, "n_classes": n_classes, "seed": seed}
+        check_options(self.name, LOSSES[self.name], self.options, reserved=data.keys())
+        passed = data if reduction is None else data | {"reduction": reduction}
+        accepted = inspect.signature(LOSSES[self.name]).parameters.keys()
+        arguments = {name: passed[name] for name in accepted & passed.keys()} | dict(self.options)
+        return LOSSES[self.name](**arguments)
+
+    def hasher(self, *, n_bits: int, seed: int) -> Hasher:
+        """Return the hasher, not fitted."""
+        if isinstance(self.given, Hasher):
+            if self.given.n_bits != n_bits:
+                raise InputError(
+                    f"the hasher has {self.given.n_bits} bits, but bits is {n_bits}; give the same"
+                )
+            unfitted: Hasher = clone(self.given)
+            return unfitted
+        check_options(
+            self.name, HASHERS[self.name], self.options, reserved={"n_bits", "random_state"}
         )
+        return HASHERS[self.name](n_bits=n_bits, random_state=seed, **self.options)
+
+    def identity(self) -> dict[str, Any]:
+        """Return all that determines the method, for a checkpoint's fingerprint."""
+        if isinstance(self.given, nn.Module):
+            return {"method": self.name, "loss": f"{self.given} {weights_digest(self.given)}"}
+        return {**self.options, "method": self.name}
 
 
-def make_loss(
-    method: str,
-    options: Mapping[str, Any],
-    *,
+def as_method(
+    method: "str | nn.Module | Hasher | Method", options: Mapping[str, Any] | None = None
+) -> Method:
+    """Return the method that a user names, or gives as a loss or an estimator."""
+    if isinstance(method, Method):
+        return method
+    if isinstance(method, str):
+        if method not in LOSSES and method not in HASHERS:
+            raise InputError(
+                f"there is no method {method!r}; choose a loss ({', '.join(LOSSES)}) "
+                f"or a hasher ({', '.join(HASHERS)})"
+            )
+        return Method(method, dict(options or {}))
+    if not isinstance(method, nn.Module | Hasher):
+        raise InputError(
+            f"got a method of type {type(method).__name__}; give the name of one, a loss (a torch "
+            "module called with embeddings and labels) or a hasher"
+        )
+    if options:
+        raise InputError(
+            f"{', '.join(options)}: options belong to methods given by name; set them on the "
+            f"{type(method).__name__} itself"
+        )
+    kinds: dict[str, type] = {**LOSSES, **HASHERS}
+    names = [name for name, kind in kinds.items() if type(method) is kind]
+    return Method(names[0] if names else type(method).__name__, given=method)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingPlan:
+    """A loss, the rows that train and those held out for validation, and the batches."""
+
+    loss: nn.Module
+    labels: Labels  # of `train` and then `held_out`; one-label classes are numbered from 0
+    train: Int64[np.ndarray, " train"]
+    held_out: Int64[np.ndarray, " held_out"]
+    batches: ClassBalancedBatches | ShuffledBatches  # of positions in `train`
+
+    @property
+    def train_labels(self) -> Labels:
+        return self.labels[: len(self.train)]
+
+    @property
+    def held_out_labels(self) -> Labels:
+        return self.labels[len(self.train) :]
+
+
+def plan_training(
+    labels: Labels,
+    split: Split,
+    method: Method,
     n_bits: int,
-    n_classes: int,
+    settings: TrainingSettings,
+    *,
     seed: int,
-    reduction: str | None = None,
-) -> nn.Module:
-    """The loss with these options, told of bits, classes and seed where it asks for them."""
-    data = {"n_bits": n_bits, "n_classes": n_classes, "seed": seed}
-    check_options(method, LOSSES[method], options, ours=data.keys())
-    given = data if reduction is None else data | {"reduction": reduction}
-    accepted = inspect.signature(LOSSES[method]).parameters.keys()
-    return LOSSES[method](**{name: given[name] for name in accepted & given.keys()} | dict(options))
+    classes: Sequence[str] | None = None,
+) -> TrainingPlan:
+    """Determine everything that follows from the labels, the method and the seed.
+
+    Validation rows are those of the split, if it has any, and otherwise a share of the training
+    rows, as the settings say.
+    """
+    check_trainable(labels[split.train], classes)
+    kept, out = np.arange(len(split.train)), np.empty(0, dtype=np.int64)
+    if not len(split.validation):
+        kept, out = hold_out(labels[split.train], settings.validation, seed=seed)
+    train = split.train[kept]
+    held_out = split.validation if len(split.validation) else split.train[out]
+    rows = np.concatenate([train, held_out])
+    used = labels[rows]
+    if labels.ndim == 1:
+        numbers, used = np.unique(used, return_inverse=True)
+    loss = method.loss(
+        n_bits=n_bits,
+        n_classes=labels.shape[1] if labels.ndim == 2 else len(numbers),
+        seed=seed,
+        reduction=settings.reduction,
+    )
+    if settings.memory:
+        check_takes_memory(loss, method.name)
+    batches = batches_by_labels(
+        used[: len(train)],
+        batch_size=settings.batch_size,
+        images_per_class=settings.images_per_class,
+        seed=seed,
+    )
+    return TrainingPlan(loss, used, train, held_out, batches)
 
 
-def make_hasher(method: str, options: Mapping[str, Any], *, n_bits: int, seed: int) -> Hasher:
-    """The hasher with these options."""
-    check_options(method, HASHERS[method], options, ours={"n_bits", "random_state"})
-    return HASHERS[method](n_bits=n_bits, random_state=seed, **options)
+def run_identity(
+    method: Method, n_bits: int, settings: TrainingSettings, seed: int
+) -> dict[str, Any]:
+    """Return all that a run depends on besides its data and its start, by name."""
+    return asdict(settings) | method.identity() | {"bits": n_bits, "seed": seed}
 
 
-def check_options(method: str, kind: type, options: Mapping[str, Any], *, ours: Set[str]) -> None:
-    """Raise unless the method has these options, each of the kind of its default."""
+def check_options(
+    method: str, kind: type, options: Mapping[str, Any], *, reserved: Set[str]
+) -> None:
+    """Raise unless the method has these options, each of the type of its default."""
     parameters = inspect.signature(kind).parameters
-    accepted = {name: parameters[name].default for name in parameters.keys() - ours}
+    accepted = {name: parameters[name].default for name in parameters.keys() - reserved}
     for name, value in options.items():
         if name not in accepted:
             names = ", ".join(sorted(accepted)) or "none"
@@ -80,65 +202,7 @@ def same_kind(value: Any, default: Any) -> bool:
     return is_number and (isinstance(value, int) or not isinstance(default, int))
 
 
-def check_memory(loss: nn.Module, method: str) -> None:
-    """Raise unless the loss can rank against a memory."""
+def check_takes_memory(loss: nn.Module, method: str) -> None:
+    """Raise unless the loss can rank against a memory of recent embeddings."""
     if "ref_emb" not in inspect.signature(loss.forward).parameters:
         raise InputError(f"{method} takes no memory of recent embeddings; train it with memory=0")
-
-
-# Queries' codes, database's codes, their labels, and the number of bits: the higher the better.
-Score = Callable[..., float]
-
-Labels = Int64[np.ndarray, " n"] | Bool[np.ndarray, "n classes"]
-
-
-@dataclass(frozen=True, eq=False)
-class Preparation:
-    """A loss, and which of the training images train and which validate, by position."""
-
-    loss: nn.Module
-    labels: Labels  # from 0 on, whatever the classes are called
-    rest: Int64[np.ndarray, " rest"]
-    held_out: Int64[np.ndarray, " held_out"]
-    batches: ClassBalancedBatches | ShuffledBatches  # of positions in `rest`
-
-
-def prepare(
-    labels: Labels,
-    method: str,
-    n_bits: int,
-    settings: TrainingSettings,
-    *,
-    options: Mapping[str, Any],
-    seed: int,
-    classes: Sequence[str] | None = None,
-) -> Preparation:
-    """Everything that follows from the labels of the training images, the method and the seed."""
-    check_trainable(labels, classes)
-    if labels.ndim == 1:
-        labels = np.unique(labels, return_inverse=True)[1]
-    loss = make_loss(
-        method,
-        options,
-        n_bits=n_bits,
-        n_classes=labels.shape[1] if labels.ndim == 2 else int(labels.max()) + 1,
-        seed=seed,
-        reduction=settings.reduction,
-    )
-    if settings.memory:
-        check_memory(loss, method)
-    rest, held_out = hold_out(labels, settings.validation, seed=seed)
-    batches = batches_by_labels(
-        labels[rest],
-        batch_size=settings.batch_size,
-        images_per_class=settings.images_per_class,
-        seed=seed,
-    )
-    return Preparation(loss, labels, rest, held_out, batches)
-
-
-def run_settings(
-    method: str, n_bits: int, settings: TrainingSettings, options: Mapping[str, Any], seed: int
-) -> dict[str, Any]:
-    """What a run depends on besides its data and its start, by name."""
-    return asdict(settings) | dict(options) | {"method": method, "bits": n_bits, "seed": seed}

@@ -1,4 +1,4 @@
-"""Which step follows a gradient: the optimizer, and its rate in each epoch and step."""
+"""The optimizer, and its learning rate in each epoch and step."""
 
 import math
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ EPOCHS_PER_STEP = 50
 
 @dataclass(frozen=True)
 class ParameterGroup:
-    """Parameters that learn at the same rate."""
+    """Parameters with the same learning rate."""
 
     parameters: tuple[nn.Parameter, ...]
-    rate: float = 1.0  # times the scheduled one
+    rate: float = 1.0  # factor of the scheduled learning rate
     decays: bool = True
 
 
@@ -37,14 +37,14 @@ def make_optimizer(
     ]
     if settings.optimizer == "sgd":
         return torch.optim.SGD(described, momentum=settings.momentum, fused=True)
-    # Decay apart from the gradient: else it would depend on the scale of a loss how much it counts.
+    # Decoupled weight decay: otherwise its strength would depend on the scale of the loss.
     return torch.optim.AdamW(described, fused=True)
 
 
 def fine_tuning_groups(
     backbone: nn.Module, head: nn.Module, settings: TrainingSettings
 ) -> list[ParameterGroup]:
-    """The backbone, and the head that learns faster; weights and biases apart."""
+    """Return groups for the backbone and for the faster head, with weights and biases apart."""
     return [
         ParameterGroup(
             tuple(p for p in module.parameters() if (p.ndim > 1) == is_weight),
@@ -57,7 +57,7 @@ def fine_tuning_groups(
 
 
 def scheduled_rate(settings: TrainingSettings, epoch: int) -> float:
-    """The rate of an epoch: half a cosine towards 0 after the last, or a tenth every 50 epochs.
+    """Return the learning rate of an epoch: half a cosine to 0, or divided by 10 every 50 epochs.
 
     >>> [scheduled_rate(TrainingSettings(epochs=2, learning_rate=1.0), epoch) for epoch in (0, 1)]
     [1.0, 0.5]
@@ -70,7 +70,7 @@ def scheduled_rate(settings: TrainingSettings, epoch: int) -> float:
 
 
 def warmed_up(rate: float, steps: int, warmup_steps: float) -> float:
-    """The rate of step number `steps`, from 0: it grows in a straight line while warming up.
+    """Return the rate of step number `steps`, from 0: it grows linearly during warm-up.
 
     >>> [warmed_up(1.0, step, warmup_steps=4) for step in range(6)]
     [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]

@@ -5,7 +5,7 @@ margin_of_bits    the margin as a share of the bits, so that it serves codes of 
 [options]         of the method, where not its defaults
 [settings]        what differs from the default preset, by the names of `TrainingSettings`
 
-Whatever else is in the file is for whoever reads it.
+Other entries of the file are ignored.
 """
 
 import json
@@ -13,20 +13,21 @@ import math
 import tomllib
 from collections import abc
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from orbithash.encoders import Encoder
 from orbithash.errors import InputError
 
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """What training needs besides data, a method and a seed."""
+    """Settings of training besides the data, the method and the seed."""
 
     epochs: int = 150
-    batch_size: int = 500  # less where that is more than a quarter of the images
-    images_per_class: int = 5  # in a batch; more where there are too few classes to fill it
+    batch_size: int = 500  # at most a quarter of the images
+    images_per_class: int = 5  # in a batch; more if there are too few classes to fill it
 
     optimizer: Literal["adam", "sgd"] = "adam"
     learning_rate: float = 0.01
@@ -34,21 +35,21 @@ class TrainingSettings:
     weight_decay: float = 0.3
     momentum: float = 0.9  # of SGD
 
-    reduction: str | None = None  # of the losses that add up triplets; None: each one's own
+    reduction: str | None = None  # of losses that sum over triplets; None: the default of the loss
 
-    hidden: int = 1024  # units between features and bits; 0: none, as in the paper
+    hidden: int = 1024  # units between features and bits; 0: a linear head, as in the paper
     dropout: float = 0.3  # of the hidden units
-    memory: int = 0  # recent embeddings that lengthen the rank lists
+    memory: int = 0  # size of the memory bank that lengthens the ranking lists
 
-    warmup: float = 0.0  # epochs, or parts of one, in which the rate grows from 0
-    clip: float = 0.0  # the longest gradient; 0: any
-    new_layer_rate: float = 1.0  # of the head, times the backbone's
-    bias_rate: float = 1.0  # of biases, times their layer's
-    precision: str = "float32"  # or bfloat16: of the network while it trains
+    warmup: float = 0.0  # epochs in which the rate grows from 0; may be a fraction
+    clip: float = 0.0  # largest norm of the gradient; 0: no limit
+    new_layer_rate: float = 1.0  # learning rate of the head, as a factor of the backbone's
+    bias_rate: float = 1.0  # learning rate of biases, as a factor of their layer's
+    precision: str = "float32"  # or bfloat16, for mixed precision in training
 
     validation: float = 0.0  # share of the training images held out; 0: the last epoch is kept
     validate_every: int = 5  # epochs
-    patience: int = 10  # validations without a better one before training stops
+    patience: int = 10  # validations without an improvement before training stops
 
     def __post_init__(self) -> None:
         check_at_least(1, epochs=self.epochs, validate_every=self.validate_every)
@@ -75,10 +76,10 @@ class TrainingSettings:
             )
 
     def for_batches_of(self, n_images: int) -> "TrainingSettings":
-        """The same with the learning rate for batches of another size than `batch_size`.
+        """Return settings with the learning rate for batches of another size.
 
-        A batch of fewer images has a noisier gradient and takes smaller steps: in proportion with
-        SGD, by the square root with Adam, whose steps are divided by the noise already.
+        Smaller batches have noisier gradients and need smaller steps: proportional to the size with
+        SGD, to its square root with Adam, which already divides by the noise.
         """
         ratio = n_images / self.batch_size
         factor = ratio if self.optimizer == "sgd" else ratio**0.5
@@ -93,8 +94,8 @@ def check_at_least(least: int, **numbers: int) -> None:
 
 PRESETS: dict[str, TrainingSettings] = {
     "default": TrainingSettings(),
-    # Chen et al., 2018, section 4: the head is the hash layer alone. Their plain sum over triplets
-    # drives the sigmoid into its flat ends at this rate; divided by the anchors it trains.
+    # Chen et al., 2018, section 4: a linear head. The plain sum over triplets saturates the
+    # sigmoid at this rate; divided by the number of anchors it trains.
     "paper": TrainingSettings(
         epochs=150,
         batch_size=100,
@@ -104,11 +105,11 @@ PRESETS: dict[str, TrainingSettings] = {
         weight_decay=5e-4,
         reduction="anchor",
         hidden=0,
-        patience=30,  # all epochs: what is best may come after the rate has fallen
+        patience=30,  # no early stop: the best epoch may follow a drop of the rate
     ),
 }
 
-# The same two for fine-tuning a network on images: the backbone learns too, and slowly.
+# For fine-tuning a whole network on images, at a low rate for the backbone.
 IMAGE_PRESETS: dict[str, TrainingSettings] = {
     "default": TrainingSettings(
         epochs=20,
@@ -123,9 +124,47 @@ IMAGE_PRESETS: dict[str, TrainingSettings] = {
         validate_every=2,
         patience=5,
     ),
-    # As BVLC trained GoogLeNet, biases learn at twice the rate.
+    # Biases learn at twice the rate, as in BVLC's training of GoogLeNet.
     "paper": replace(PRESETS["paper"], bias_rate=2.0, validation=0.1, patience=150),
 }
+
+
+def resolve_settings(
+    preset: str,
+    settings: "TrainingSettings | Mapping[str, Any]",
+    changes: Mapping[str, Any],
+    *,
+    on_images: bool,
+    init: Encoder | None = None,
+) -> TrainingSettings:
+    """Return the settings of a run: those of the preset, then of the file, then the changes.
+
+    Another batch size brings its own learning rate, unless one is given. A run that starts from
+    another has as many hidden units. Changes that are None are ignored.
+    """
+    changes = {name: value for name, value in changes.items() if value is not None}
+    known = {field.name for field in fields(TrainingSettings)}
+    if unknown := sorted(changes.keys() - known):
+        raise InputError(
+            f"there is no setting {unknown[0]!r}; there are {', '.join(sorted(known))}"
+        )
+    kinds = get_type_hints(TrainingSettings)
+    for name, value in changes.items():
+        if not is_of_kind(value, kinds[name]):
+            raise InputError(f"{name} is {value!r}; it must be {described(kinds[name])}")
+    hidden = init.training.record.settings.get("hidden") if init and init.training else None
+    if isinstance(settings, TrainingSettings):
+        return replace(settings, **changes)
+    if hidden is not None:
+        changes = {"hidden": hidden} | changes
+    presets = IMAGE_PRESETS if on_images else PRESETS
+    if preset not in presets:
+        raise InputError(f"there is no preset {preset!r}; choose from {', '.join(presets)}")
+    given = dict(settings) | changes
+    resolved = replace(presets[preset], **given)
+    if "batch_size" in given and "learning_rate" not in given:
+        return replace(presets[preset].for_batches_of(resolved.batch_size), **given)
+    return resolved
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,14 +9,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from orbithash.training.history import Epoch
+from orbithash.encoders import Epoch
 
 
 class Memory:
-    """The last `size` embeddings with their labels, the oldest forgotten first.
+    """A memory bank: the last `size` embeddings with their labels.
 
-    They are as the network gave them when they were new, so some steps out of date, and constants:
-    no gradient flows into them. A size of 0 remembers nothing.
+    Embeddings are constants from earlier steps: some steps out of date, and without a gradient. A
+    size of 0 stores nothing.
     """
 
     def __init__(self, size: int) -> None:
@@ -31,7 +31,7 @@ class Memory:
         if self.embeddings is not None and self.labels is not None:
             embeddings = torch.cat([self.embeddings, embeddings])
             labels = torch.cat([self.labels, labels])
-        # Copies, or the whole of what is forgotten would stay in memory with what is kept.
+        # Copies: a view would keep the dropped rows alive.
         self.embeddings = embeddings[-self.size :].clone()
         self.labels = labels[-self.size :].clone()
 
@@ -41,12 +41,12 @@ class Memory:
         return {"embeddings": self.embeddings, "labels": self.labels}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Become what `tensors` were taken from."""
+        """Restore what `tensors` returned."""
         self.embeddings, self.labels = tensors.get("embeddings"), tensors.get("labels")
 
 
 class BestEpoch:
-    """Keeps the weights that scored best; without any score, the network is left as it is."""
+    """Keeps the weights with the best validation score; without scores, it changes nothing."""
 
     def __init__(self, network: nn.Module, *, patience: int) -> None:
         self.network, self.patience = network, patience
@@ -77,28 +77,28 @@ class BestEpoch:
         return {"score": self.score, "worse_since": self.worse_since}
 
     def restore_from(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-        """Become what `tensors` and `values` were taken from."""
+        """Restore what `tensors` and `values` returned."""
         self.weights = dict(tensors)
         self.score, self.worse_since = values["score"], values["worse_since"]
 
 
 @runtime_checkable
 class CountsTriplets(Protocol):
-    """A loss that can say how many triplets its last batch had, and which share was active."""
+    """A loss that reports the triplets of its last batch, and the share that is active."""
 
-    active_share: float  # of them within the margin
+    active_share: float  # share of the triplets within the margin
     n_triplets: int
 
 
-class Tally:
-    """Means over an epoch: of the loss, of the active triplets, and of every bit."""
+class EpochTotals:
+    """Totals over the batches of an epoch: losses, active triplets, and bits that are set."""
 
     def __init__(self) -> None:
         self.losses: list[float] = []
         self.active: list[float] = []
         self.n_images = 0
-        self.n_triplets: int | None = None  # as far as the loss counts them
-        self.ones: Tensor | None = None  # how many images have each bit
+        self.n_triplets: int | None = None  # None if the loss does not count them
+        self.ones: Tensor | None = None  # number of images with each bit set
 
     def add(self, loss: nn.Module, value: Tensor, embeddings: Float[Tensor, "n bits"]) -> None:
         self.losses.append(value.item())
@@ -121,7 +121,7 @@ class Tally:
         }
 
     def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-        """Become what `tensors` and `values` were taken from."""
+        """Restore what `tensors` and `values` returned."""
         self.ones = tensors.get("ones")
         self.losses, self.active = list(values["losses"]), list(values["active"])
         self.n_images = values["n_images"]
@@ -134,7 +134,7 @@ class Tally:
         return sum(self.active) / len(self.active) if self.active else None
 
     def bit_balance(self) -> float:
-        """1 when every bit is set for half of the images, 0 when none tells any two apart."""
+        """Return 1 if every bit is set for half of the images, 0 if all bits are constant."""
         if self.ones is None:
             return 0.0
         return float(1 - (2 * self.ones / self.n_images - 1).abs().mean())
@@ -142,7 +142,7 @@ class Tally:
 
 @dataclass(eq=False)
 class TrainingState:
-    """Where training is: with the data and the settings, all that decides how it goes on."""
+    """The state of training: with data and settings, all that determines the rest of the run."""
 
     network: nn.Module
     loss: nn.Module
@@ -151,25 +151,25 @@ class TrainingState:
     best: BestEpoch
     history: list[Epoch] = field(default_factory=list)
     epoch: int = 0
-    # Of the epoch that is under way:
-    batch: int = 0  # so many are done
-    seconds: float = 0.0  # it has taken so far
-    tally: Tally = field(default_factory=Tally)
+    # Of the current epoch:
+    batch: int = 0  # number of batches done
+    seconds: float = 0.0  # elapsed
+    totals: EpochTotals = field(default_factory=EpochTotals)
 
     def end_epoch(self, done: Epoch) -> None:
         self.history.append(done)
         self.epoch += 1
-        self.batch, self.seconds, self.tally = 0, 0.0, Tally()
+        self.batch, self.seconds, self.totals = 0, 0.0, EpochTotals()
 
     def tensors(self) -> dict[str, Tensor]:
-        """By names that say whose they are, such as `network/conv1.weight`."""
+        """Return all tensors, under names such as `network/conv1.weight`."""
         parts: dict[str, Mapping[str, Tensor]] = {
             "network": self.network.state_dict(),
             "loss": self.loss.state_dict(),
             "optimizer": optimizer_tensors(self.optimizer),
             "memory": self.memory.tensors(),
             "best": self.best.tensors(),
-            "tally": self.tally.tensors(),
+            "tally": self.totals.tensors(),
         }
         return {
             f"{part}/{name}": tensor
@@ -178,18 +178,18 @@ class TrainingState:
         }
 
     def values(self) -> dict[str, Any]:
-        """What is no tensor; JSON keeps it to the last digit."""
+        """Return everything else as plain values; JSON keeps them to the last digit."""
         return {
             "epoch": self.epoch,
             "batch": self.batch,
             "seconds": self.seconds,
             "history": [asdict(epoch) for epoch in self.history],
             "best": self.best.values(),
-            "tally": self.tally.values(),
+            "tally": self.totals.values(),
         }
 
     def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-        """Become what these were taken from, wherever the network is now."""
+        """Restore what `tensors` and `values` returned, on the device of the network."""
         self.network.load_state_dict(part_of(tensors, "network"))
         self.loss.load_state_dict(part_of(tensors, "loss"))
         restore_optimizer(self.optimizer, part_of(tensors, "optimizer"))
@@ -199,12 +199,12 @@ class TrainingState:
         self.best.restore_from(part_of(tensors, "best"), values["best"])
         self.history = [Epoch(**epoch) for epoch in values["history"]]
         self.epoch, self.batch, self.seconds = values["epoch"], values["batch"], values["seconds"]
-        self.tally = Tally()
-        self.tally.restore(part_of(tensors, "tally"), values["tally"])
+        self.totals = EpochTotals()
+        self.totals.restore(part_of(tensors, "tally"), values["tally"])
 
 
 def part_of(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
-    """The tensors under one name, without it."""
+    """Return the tensors whose names start with `part/`, without that prefix."""
     prefix = f"{part}/"
     return {
         name.removeprefix(prefix): tensor
@@ -214,7 +214,7 @@ def part_of(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """What the optimizer remembers of each parameter, as `3.exp_avg`."""
+    """Return the optimizer's state of each parameter, under names such as `3.exp_avg`."""
     return {
         f"{number}.{name}": value
         for number, state in optimizer.state_dict()["state"].items()
@@ -230,7 +230,7 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Te
         number, _, name = key.partition(".")
         parameter = parameters[int(number)]
         if value.shape == parameter.shape:
-            # In memory as the parameter lies, which fused steps rely on.
+            # With the memory layout of the parameter, which fused steps require.
             value = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
         state.setdefault(int(number), {})[name] = value
     optimizer.load_state_dict(optimizer.state_dict() | {"state": state})

@@ -3,7 +3,7 @@ import pytest
 from scipy.io import loadmat, savemat
 
 from image_files import dogs_folder, write_cells
-from orbithash.data.benchmarks.stanford_dogs import stanford_dogs
+from orbithash.data.benchmarks.stanford_dogs import read_stanford_dogs
 from orbithash.data.sources import open_source
 from orbithash.errors import InputError
 
@@ -23,18 +23,18 @@ def test_training_images_are_the_database_and_test_images_the_queries(tmp_path):
     assert all(dogs.file(row).is_file() for row in range(len(dogs)))
 
 
-def test_the_labels_are_the_lists_own_from_0_on(tmp_path):
-    dogs = stanford_dogs(dogs_folder(tmp_path))
+def test_labels_are_those_of_the_lists_counted_from_0(tmp_path):
+    dogs = read_stanford_dogs(dogs_folder(tmp_path))
     listed = [loadmat(tmp_path / f"{name}_list.mat")["labels"] for name in ("train", "test")]
     np.testing.assert_array_equal(dogs.labels + 1, np.concatenate(listed).ravel())
 
 
-def test_lists_may_lie_in_a_folder_of_their_own(tmp_path):
-    expected = stanford_dogs(dogs_folder(tmp_path)).paths
+def test_lists_may_be_in_a_subfolder(tmp_path):
+    expected = read_stanford_dogs(dogs_folder(tmp_path)).paths
     (tmp_path / "lists").mkdir()
     for file in list(tmp_path.glob("*.mat")):
         file.rename(tmp_path / "lists" / file.name)
-    assert stanford_dogs(tmp_path).paths == expected
+    assert read_stanford_dogs(tmp_path).paths == expected
 
 
 def test_lists_written_on_windows_and_by_other_tools_are_read(tmp_path):
@@ -45,7 +45,7 @@ def test_lists_written_on_windows_and_by_other_tools_are_read(tmp_path):
         {"file_list": [f"{CHIHUAHUA}\\n02085620_0.jpg", f"{SPANIEL}\\n02085782_0.jpg"]},
     )
     savemat(tmp_path / "test_list.mat", {"file_list": [f"{CHIHUAHUA}/n02085620_1.jpg"]})
-    dogs = stanford_dogs(tmp_path)
+    dogs = read_stanford_dogs(tmp_path)
     assert dogs.labels.tolist() == [0, 1, 0]
 
 
@@ -57,26 +57,26 @@ def test_lists_written_on_windows_and_by_other_tools_are_read(tmp_path):
         (f"Images/{CHIHUAHUA}/n02085620_2.jpg", r"n02085620_2.jpg is missing, one of 1 .* of 6"),
     ],
 )
-def test_what_is_missing_is_named(missing, message, tmp_path):
+def test_missing_files_are_named(missing, message, tmp_path):
     (dogs_folder(tmp_path) / missing).unlink()
     with pytest.raises(InputError, match=message):
-        stanford_dogs(tmp_path)
+        read_stanford_dogs(tmp_path)
 
 
 def test_a_damaged_list_is_refused(tmp_path):
     (dogs_folder(tmp_path) / "train_list.mat").write_bytes(b"not MATLAB's")
     with pytest.raises(InputError, match=r"cannot read .*train_list.mat"):
-        stanford_dogs(tmp_path)
+        read_stanford_dogs(tmp_path)
     savemat(tmp_path / "train_list.mat", {"something": 1})
     with pytest.raises(InputError, match="has no variable file_list"):
-        stanford_dogs(tmp_path)
+        read_stanford_dogs(tmp_path)
     write_cells(tmp_path / "train_list.mat", {"file_list": ["a.jpg"]})
     with pytest.raises(InputError, match=r"lists 'a.jpg'"):
-        stanford_dogs(tmp_path)
+        read_stanford_dogs(tmp_path)
 
 
-def test_an_image_that_trains_and_is_searched_for_is_refused(tmp_path):
+def test_an_image_in_both_lists_is_refused(tmp_path):
     train = dogs_folder(tmp_path) / "train_list.mat"
     (tmp_path / "test_list.mat").write_bytes(train.read_bytes())
     with pytest.raises(InputError, match=r"4 images .* listed more than once"):
-        stanford_dogs(tmp_path)
+        read_stanford_dogs(tmp_path)

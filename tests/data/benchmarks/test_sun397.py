@@ -3,7 +3,7 @@ import pytest
 
 from image_files import sun_folder
 from orbithash.data import image_table, write_image_table
-from orbithash.data.benchmarks.sun397 import sun397
+from orbithash.data.benchmarks.sun397 import read_sun397
 from orbithash.data.sources import open_source
 from orbithash.errors import InputError
 
@@ -17,8 +17,8 @@ COUNTS = {
 
 
 def small_sun(folder, **options):
-    """The protocol with ten images where the benchmark has five hundred."""
-    return sun397(
+    """Read with a protocol for ten images per class instead of five hundred."""
+    return read_sun397(
         folder, **({"more_than": 10, "queries_per_class": 2, "train_per_class": 8} | options)
     )
 
@@ -28,14 +28,14 @@ def folder(tmp_path):
     return sun_folder(tmp_path / "SUN397", COUNTS)
 
 
-def test_only_categories_with_more_images_than_asked_for_take_part(folder):
+def test_only_categories_with_more_images_than_the_limit_are_used(folder):
     sun = small_sun(folder)
     assert sun.classes == ("a/abbey", "a/apartment_building/outdoor", "c/church/indoor")
     assert np.bincount(sun.labels).tolist() == [12, 15, 11]
     assert sun.paths[12] == "a/apartment_building/outdoor/sun_00000.jpg"
 
 
-def test_of_each_category_so_many_are_queries_and_the_rest_the_database(folder):
+def test_each_category_has_the_given_number_of_queries_and_training_images(folder):
     sun = small_sun(folder)
     assert np.bincount(sun.labels[sun.split.query]).tolist() == [2, 2, 2]
     assert np.bincount(sun.labels[sun.split.database]).tolist() == [10, 13, 9]
@@ -53,16 +53,16 @@ def test_the_papers_protocol_is_the_default(tmp_path):
     assert len(sun.split.database) == 501 + 510 - 200
 
 
-def test_the_split_depends_on_the_seed_and_the_files_names_alone(folder, tmp_path):
+def test_the_split_depends_only_on_the_seed_and_the_file_names(folder, tmp_path):
     first = small_sun(folder).split
-    # Made in another order, in another place.
+    # Created in another order, in another folder.
     again = small_sun(sun_folder(tmp_path / "b", dict(reversed(COUNTS.items())))).split
     np.testing.assert_array_equal(first.query, again.query)
     np.testing.assert_array_equal(first.train, again.train)
     assert not np.array_equal(first.query, small_sun(folder, seed=1).split.query)
 
 
-def test_the_split_can_be_kept_beside_results_and_read_again(folder, tmp_path):
+def test_the_split_can_be_written_to_a_table_and_read_back(folder, tmp_path):
     sun = small_sun(folder, seed=5)
     (tmp_path / "runs").mkdir()
     write_image_table(sun, tmp_path / "runs/split.csv")
@@ -75,25 +75,25 @@ def test_the_split_can_be_kept_beside_results_and_read_again(folder, tmp_path):
         np.testing.assert_array_equal(getattr(kept.split, part), getattr(sun.split, part))
 
 
-def test_images_of_a_folder_within_belong_to_its_own_category(tmp_path):
+def test_images_in_a_subfolder_belong_to_another_category(tmp_path):
     folder = sun_folder(tmp_path, {"a/arena": 11, "a/arena/indoor": 12})
     assert np.bincount(small_sun(folder).labels).tolist() == [11, 12]
 
 
-def test_other_files_and_hidden_ones_are_passed_over(folder):
+def test_other_files_and_hidden_files_are_skipped(folder):
     for name in ("Thumbs.db", ".sun_99999.jpg", "notes.txt"):
         (folder / "a/abbey" / name).touch()
     assert np.bincount(small_sun(folder).labels)[0] == 12
 
 
-def test_the_list_of_categories_may_have_the_line_ends_of_windows(folder):
+def test_the_list_of_categories_may_have_windows_line_ends(folder):
     expected = small_sun(folder).paths
     names = folder / "ClassName.txt"
     names.write_bytes(b"\xef\xbb\xbf" + names.read_bytes().replace(b"\n", b"\r\n"))
     assert small_sun(folder).paths == expected
 
 
-def test_what_is_missing_is_named(folder):
+def test_missing_files_are_named(folder):
     (folder / "z/zoo").rename(folder / "z/zoos")
     with pytest.raises(InputError, match=r"the folder .*z/zoo is missing; give the folder SUN397"):
         small_sun(folder)
@@ -107,4 +107,4 @@ def test_what_is_missing_is_named(folder):
 
 def test_a_folder_with_too_few_large_categories_is_refused(folder):
     with pytest.raises(InputError, match=r"0 of 5 categories .* have more than 500 images"):
-        sun397(folder)
+        read_sun397(folder)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from image_files import voc_folder
-from orbithash.data.benchmarks.voc2007 import CLASSES, voc2007
+from orbithash.data.benchmarks.voc2007 import CLASSES, read_voc2007
 from orbithash.data.sources import open_source
 from orbithash.errors import InputError
 
@@ -16,7 +16,7 @@ def labels_by_name(source) -> dict[str, set[str]]:
     }
 
 
-def test_test_images_are_queries_trainval_the_database_and_only_train_trains(tmp_path):
+def test_split_is_train_for_training_trainval_for_the_database_and_test_for_queries(tmp_path):
     voc = open_source(f"voc2007:{voc_folder(tmp_path)}")
     assert voc.paths == tuple(f"JPEGImages/{number:06d}.jpg" for number in range(1, 7))
     assert voc.split.query.tolist() == [3, 5]
@@ -25,8 +25,8 @@ def test_test_images_are_queries_trainval_the_database_and_only_train_trains(tmp
     assert all(voc.file(row).is_file() for row in range(len(voc)))
 
 
-def test_an_image_has_the_label_of_everything_on_it_that_is_not_only_difficult(tmp_path):
-    voc = voc2007(voc_folder(tmp_path))
+def test_labels_are_the_classes_of_all_objects_that_are_not_difficult(tmp_path):
+    voc = read_voc2007(voc_folder(tmp_path))
     assert voc.classes == CLASSES
     assert voc.labels.shape == (6, 20)
     assert labels_by_name(voc) == {
@@ -34,39 +34,39 @@ def test_an_image_has_the_label_of_everything_on_it_that_is_not_only_difficult(t
         "JPEGImages/000002.jpg": {"person"},  # the chair is difficult
         "JPEGImages/000003.jpg": {"car"},  # two of them
         "JPEGImages/000004.jpg": {"dog"},
-        "JPEGImages/000005.jpg": set(),  # nothing but a difficult sofa
+        "JPEGImages/000005.jpg": set(),  # only a difficult sofa
         "JPEGImages/000006.jpg": {"person", "tvmonitor"},
     }
 
 
-def test_images_without_any_label_are_told_of(tmp_path, caplog):
+def test_a_warning_counts_the_images_without_labels(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
-        voc2007(voc_folder(tmp_path))
-    assert "1 images show nothing but difficult objects" in caplog.text
+        read_voc2007(voc_folder(tmp_path))
+    assert "1 images have only difficult objects" in caplog.text
 
 
-def test_labels_are_those_of_the_lists_for_one_class(tmp_path):
-    # 1 has it, 0 shows it only as difficult, -1 has it not.
-    voc = voc2007(voc_folder(tmp_path))
+def test_labels_agree_with_the_lists_of_single_classes(tmp_path):
+    # 1: the class is present; 0: only as difficult objects; -1: absent.
+    voc = read_voc2007(voc_folder(tmp_path))
     lines = (tmp_path / "ImageSets/Main/chair_trainval.txt").read_text().split("\n")[:-1]
     for line in lines:
-        image, answer = line.split()
+        image, mark = line.split()
         row = voc.paths.index(f"JPEGImages/{image}.jpg")
-        assert voc.labels[row, CLASSES.index("chair")] == (answer == "1")
+        assert voc.labels[row, CLASSES.index("chair")] == (mark == "1")
 
 
-def test_lists_in_which_a_number_follows_the_image_are_read(tmp_path):
-    expected = voc2007(voc_folder(tmp_path)).split
+def test_lists_with_a_number_after_each_image_are_read(tmp_path):
+    expected = read_voc2007(voc_folder(tmp_path)).split
     (tmp_path / "ImageSets/Main/train.txt").write_text("000003 -1\n000001  1\n")
-    np.testing.assert_array_equal(voc2007(tmp_path).split.train, expected.train)
+    np.testing.assert_array_equal(read_voc2007(tmp_path).split.train, expected.train)
 
 
-@pytest.mark.parametrize("above", ["VOC2007", "VOCdevkit/VOC2007"])
-def test_the_devkit_may_be_given_by_a_folder_above(above, tmp_path):
-    voc_folder(tmp_path / above)
-    voc = voc2007(tmp_path)
+@pytest.mark.parametrize("inner", ["VOC2007", "VOCdevkit/VOC2007"])
+def test_a_parent_folder_of_the_devkit_is_accepted(inner, tmp_path):
+    voc_folder(tmp_path / inner)
+    voc = read_voc2007(tmp_path)
     assert len(voc) == 6
-    assert voc.root == tmp_path / above
+    assert voc.root == tmp_path / inner
 
 
 @pytest.mark.parametrize(
@@ -79,15 +79,15 @@ def test_the_devkit_may_be_given_by_a_folder_above(above, tmp_path):
         ("Annotations/000006.xml", r"000006.xml is missing, one of 1 missing annotations of 6"),
     ],
 )
-def test_what_is_missing_is_named(missing, message, tmp_path):
+def test_missing_files_are_named(missing, message, tmp_path):
     (voc_folder(tmp_path) / missing).unlink()
     with pytest.raises(InputError, match=message):
-        voc2007(tmp_path)
+        read_voc2007(tmp_path)
 
 
-def test_a_folder_of_something_else_is_refused(tmp_path):
+def test_a_folder_in_another_layout_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"ImageSets/Main/train.txt is missing; .*VOCdevkit"):
-        voc2007(tmp_path)
+        read_voc2007(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -104,11 +104,11 @@ def test_a_folder_of_something_else_is_refused(tmp_path):
 def test_a_damaged_annotation_is_refused(text, message, tmp_path):
     (voc_folder(tmp_path) / "Annotations/000003.xml").write_text(text)
     with pytest.raises(InputError, match=message):
-        voc2007(tmp_path)
+        read_voc2007(tmp_path)
 
 
-def test_an_object_without_a_mark_is_not_difficult(tmp_path):
-    # As in annotations of other years and tools, which leave the mark out.
+def test_an_object_without_the_difficult_element_is_not_difficult(tmp_path):
+    # Annotations of other years and tools omit the element.
     file = voc_folder(tmp_path) / "Annotations/000005.xml"
     file.write_text("<annotation><object><name> sofa\n</name></object></annotation>")
-    assert labels_by_name(voc2007(tmp_path))["JPEGImages/000005.jpg"] == {"sofa"}
+    assert labels_by_name(read_voc2007(tmp_path))["JPEGImages/000005.jpg"] == {"sofa"}

@@ -7,7 +7,7 @@ from orbithash.experiments.report.figure import (
     Axis,
     Curve,
     Panel,
-    draw,
+    draw_panels,
     follow_page,
     line_styles,
     precision_at_figure,
@@ -32,7 +32,7 @@ PANEL = Panel("title", Axis("bits of the code"), Axis("MAP"), CURVES)
         follow_page(precision_at_figure(BY_NUMBER, n_bits=16)),
     ],
 )
-def test_figures_are_whole_svg_files(text):
+def test_figures_are_complete_svg_files(text):
     assert ElementTree.fromstring(text).tag.endswith("svg")
 
 
@@ -40,11 +40,11 @@ def test_the_same_curves_give_the_same_bytes():
     first = precision_recall_figure(CURVES, n_bits=16)
     assert first == precision_recall_figure(CURVES, n_bits=16)
     assert first != precision_recall_figure(CURVES[::-1], n_bits=16)
-    assert to_png(draw([PANEL])) == to_png(draw([PANEL]))
+    assert to_png(draw_panels([PANEL])) == to_png(draw_panels([PANEL]))
 
 
-def test_a_page_decides_whether_a_figure_is_dark():
-    svg = follow_page(to_svg(draw([PANEL])))
+def test_a_figure_follows_the_colours_of_its_page():
+    svg = follow_page(to_svg(draw_panels([PANEL])))
     assert "fill: var(--paper)" in svg
     assert "prefers-color-scheme:dark" in svg
 
@@ -52,7 +52,7 @@ def test_a_page_decides_whether_a_figure_is_dark():
 @pytest.mark.parametrize("strong", [1, 2])
 def test_no_two_of_sixteen_lines_look_alike(strong):
     styles = line_styles([f"method {number}" for number in range(16)], strong=strong)
-    # Without colour, as in print; and those of the strong ones are theirs alone.
+    # They differ without colour too, and no other line has the colour of a strong one.
     assert len({(style["linestyle"], style["marker"]) for style in styles.values()}) == 16
     colours = [style["color"] for style in styles.values()]
     assert not set(colours[:strong]) & set(colours[strong:])
@@ -60,7 +60,7 @@ def test_no_two_of_sixteen_lines_look_alike(strong):
 
 def test_a_line_looks_the_same_in_every_panel_and_is_in_the_legend_once():
     alone = Panel("other", PANEL.x, PANEL.y, CURVES[1:])
-    figure = draw([PANEL, alone], names=["ours", "theirs"])
+    figure = draw_panels([PANEL, alone], names=["ours", "theirs"])
     first, second = ({line.get_label(): line for line in axes.lines} for axes in figure.axes)
     assert first["theirs"].get_color() == second["theirs"].get_color()
     assert first["theirs"].get_color() != first["ours"].get_color()
@@ -69,4 +69,4 @@ def test_a_line_looks_the_same_in_every_panel_and_is_in_the_legend_once():
 
 
 def test_one_line_needs_no_legend():
-    assert not draw([Panel("title", PANEL.x, PANEL.y, BY_NUMBER)]).legends
+    assert not draw_panels([Panel("title", PANEL.x, PANEL.y, BY_NUMBER)]).legends

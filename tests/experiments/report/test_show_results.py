@@ -4,7 +4,7 @@ from orbithash.errors import InputError
 from orbithash.experiments.report.markdown import to_markdown
 from orbithash.experiments.report.show_results import refresh, refreshed
 from orbithash.experiments.report.table_figures import table_figures
-from orbithash.experiments.tables.results import read_results, to_json
+from orbithash.experiments.tables.results_json import read_results, to_json
 from planned_runs import clouds_source
 from table_results import made_up_results
 
@@ -47,11 +47,11 @@ def test_results_are_read_as_they_were_written(results, folder):
     assert [figure.name for figure in drawn] == [figure.name for figure in expected]
 
 
-def test_the_table_stands_between_the_marks_and_nothing_else_changes(folder):
+def test_the_table_is_between_the_marks_and_nothing_else_changes(folder):
     page = refreshed(PAGE, folder)
     assert "Nothing yet." not in page
     assert page.count("| Triplet | **0.8000** ± 0.1000") == 3
-    assert page.count("Of 2 columns Order-aware is first in 0") == 2
+    assert page.count("Order-aware is first in 0 of 2 columns") == 2
     assert page.count("### Order-aware against each method") == 1
     assert page.startswith("# Mine\n\n<!-- results of claim: short -->\n")
     assert "<!-- end of results -->\n\nbetween\n" in page
@@ -63,7 +63,7 @@ def test_without_results_a_page_stays_as_it_is(tmp_path):
     assert refreshed(PAGE, tmp_path) == PAGE
 
 
-def test_a_page_is_rewritten_only_when_it_is_stale(folder, tmp_path):
+def test_a_page_is_rewritten_only_if_it_is_stale(folder, tmp_path):
     page = tmp_path / "page.md"
     page.write_text(PAGE, encoding="utf-8")
     refresh(page, folder)

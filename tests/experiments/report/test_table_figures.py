@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from orbithash.encoders import Epoch
 from orbithash.experiments.report.table_figures import (
     OUR_FILES,
     mean_history,
@@ -21,7 +22,7 @@ def by_name(figures):
     return {figure.name: figure for figure in figures}
 
 
-def test_sources_stand_side_by_side_with_a_line_per_method(sources):
+def test_sources_are_side_by_side_with_a_line_per_method(sources):
     maps = {"triplet": [0.25, 0.75, 0.5]}
     results = made_up_results(sources, maps=maps, bits=(16, 32))
     figure = by_name(table_figures(results, {}))["map_over_bits"]
@@ -34,11 +35,11 @@ def test_sources_stand_side_by_side_with_a_line_per_method(sources):
     assert lines["Triplet"].spread.tolist() == [0.25, 0.25]
 
 
-def test_rows_that_are_not_in_the_paper_have_figures_of_their_own(sources):
+def test_rows_that_are_not_in_the_paper_have_separate_figures(sources):
     figures = by_name(table_figures(made_up_results(sources, "claim", bits=(16, 32)), {}))
-    shown = {curve.name for curve in figures["precision_recall_16_bits"].panels[0].curves}
+    paper = {curve.name for curve in figures["precision_recall_16_bits"].panels[0].curves}
     more = {curve.name for curve in figures["precision_recall_16_bits_more"].panels[0].curves}
-    assert shown & more == {"Order-aware"}
+    assert paper & more == {"Order-aware"}
     assert "Order-aware, paper's recipe" in more
 
 
@@ -47,14 +48,14 @@ def test_the_powers_of_the_hinge_are_drawn_over_gamma(sources):
     figures = by_name(table_figures(made_up_results(sources, "gamma", maps), {}))
     assert "map_over_bits" not in figures
     (curve,) = figures["map_over_gamma"].panels[0].curves
-    assert curve.x.tolist() == [1, 2, 3, 4]  # what failed is left out
+    assert curve.x.tolist() == [1, 2, 3, 4]  # γ = 5 failed
     assert curve.y[1] == pytest.approx(0.8)
 
 
-def test_training_is_drawn_from_what_was_logged(sources):
+def test_training_is_drawn_from_the_logs(sources):
     logs = [
-        [{"loss": 4.0, "active_share": 0.5, "validation_map": None} for _ in range(3)],
-        [{"loss": 2.0, "active_share": 0.25, "validation_map": None} for _ in range(2)],
+        [Epoch(number, 4.0, learning_rate=0.1, active_share=0.5) for number in range(3)],
+        [Epoch(number, 2.0, learning_rate=0.1, active_share=0.25) for number in range(2)],
     ]
     history = mean_history(logs)
     assert history.loss.tolist() == [3.0, 3.0]
@@ -66,8 +67,8 @@ def test_training_is_drawn_from_what_was_logged(sources):
     assert figure.columns == 2
     assert [panel.y.label.split()[0] for panel in figure.panels[::2]] == ["loss", "triplets"]
     (curve,) = figure.panels[0].curves
-    assert curve.y.tolist() == [1.0, 1.0]  # of the first epoch's
-    assert not figure.panels[1].curves  # nothing of the other source
+    assert curve.y.tolist() == [1.0, 1.0]  # relative to the first epoch
+    assert not figure.panels[1].curves  # the other source has no log
 
 
 def test_figures_are_written_as_svg_and_png(sources, tmp_path):
@@ -78,7 +79,7 @@ def test_figures_are_written_as_svg_and_png(sources, tmp_path):
     assert (tmp_path / files[0]).read_bytes().startswith(b"\x89PNG")
 
 
-def test_figures_of_an_earlier_table_go_and_those_of_others_stay(sources, tmp_path):
+def test_earlier_figures_are_removed_and_foreign_files_stay(sources, tmp_path):
     figures = table_figures(made_up_results(sources, bits=(16, 32)), {})
     earlier = by_name(figures)["precision_at_32_bits"]
     write_figures([earlier], tmp_path)
@@ -91,7 +92,7 @@ def test_figures_of_an_earlier_table_go_and_those_of_others_stay(sources, tmp_pa
     }
 
 
-def test_every_figure_has_a_name_that_is_known_as_ours(sources):
+def test_the_file_name_of_every_figure_is_recognised(sources):
     for table in ("claim", "gamma"):
         for figure in table_figures(made_up_results(sources, table, bits=(16, 32)), {}):
             assert OUR_FILES.fullmatch(f"{figure.name}.svg")

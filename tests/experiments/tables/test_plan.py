@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 
 from orbithash.errors import InputError
-from orbithash.experiments.tables.plan import plan_runs, row_stages, without_repeats
-from orbithash.experiments.tables.spec import Row, read_rows, read_table
+from orbithash.experiments.tables.plan import plan_runs, row_stages, unique_runs
+from orbithash.experiments.tables.spec import RowSpec, read_rows, read_table
 from orbithash.hashers import HASHERS, IterativeQuantization
 from orbithash.training import PRESETS
 from planned_runs import clouds_source, quick_runs
@@ -15,27 +15,27 @@ def source(tmp_path_factory):
     return clouds_source(tmp_path_factory.mktemp("source"))
 
 
-def folder_of(row, source, **options):
+def row_folder(row, source, **options):
     return next(run.folder() for run in quick_runs(source, **options) if run.row == row)
 
 
 def test_tables_share_the_runs_of_the_rows_they_share(source):
-    runs = without_repeats(
+    runs = unique_runs(
         quick_runs(source, "ablation", n_seeds=2) + quick_runs(source, "selection", n_seeds=2)
     )
     assert len(runs) == 2 * 6
     assert [run.seed for run in runs] == [0] * 6 + [1] * 6
 
 
-def test_what_decides_the_outcome_decides_the_folder(source, tmp_path):
-    same = folder_of("triplet", source)
-    assert folder_of("triplet", source, table="selection") == same
-    assert folder_of("triplet", source, epochs=3) != same
-    assert folder_of("triplet", source, bits=(16,)) != same
+def test_runs_with_other_inputs_have_other_folders(source, tmp_path):
+    same = row_folder("triplet", source)
+    assert row_folder("triplet", source, table="selection") == same
+    assert row_folder("triplet", source, epochs=3) != same
+    assert row_folder("triplet", source, bits=(16,)) != same
     other_data = clouds_source(tmp_path, seed=1)
-    assert folder_of("triplet", other_data) != same
-    moved = replace(source, file=tmp_path / "elsewhere.npz")
-    assert folder_of("triplet", moved) == same
+    assert row_folder("triplet", other_data) != same
+    moved = replace(source, file=tmp_path / "moved.npz")
+    assert row_folder("triplet", moved) == same
 
 
 def test_other_defaults_of_a_method_lead_to_another_folder(source, monkeypatch):
@@ -43,18 +43,18 @@ def test_other_defaults_of_a_method_lead_to_another_folder(source, monkeypatch):
         def __init__(self, n_bits=32, *, n_iter=51, random_state=None):
             super().__init__(n_bits, n_iter=n_iter, random_state=random_state)
 
-    before = folder_of("itq", source, table="main")
+    before = row_folder("itq", source, table="main")
     monkeypatch.setitem(HASHERS, "itq", Longer)
-    assert folder_of("itq", source, table="main") != before
+    assert row_folder("itq", source, table="main") != before
 
 
-def test_settings_of_training_mean_nothing_to_a_hasher(source):
-    assert folder_of("itq", source, table="main", epochs=3) == folder_of(
+def test_training_settings_do_not_change_the_folder_of_a_hasher(source):
+    assert row_folder("itq", source, table="main", epochs=3) == row_folder(
         "itq", source, table="main", epochs=9
     )
 
 
-def test_two_stages_have_the_epochs_of_one():
+def test_two_stages_share_the_epochs_of_one():
     plain, hard = row_stages(read_rows()["hard-negative"], 16, epochs=5)
     assert (plain.method, hard.method) == ("triplet", "triplet-hard-negative")
     assert (plain.settings.epochs, hard.settings.epochs) == (3, 2)
@@ -62,19 +62,19 @@ def test_two_stages_have_the_epochs_of_one():
         row_stages(read_rows()["hard-negative"], 16, epochs=1)
 
 
-def test_a_row_changes_its_preset_by_name():
-    row = Row("mine", "Mine", "triplet", preset="paper", settings={"dropout": 0.25})
+def test_a_row_overrides_settings_of_its_preset():
+    row = RowSpec("mine", "Mine", "triplet", preset="paper", settings={"dropout": 0.25})
     (stage,) = row_stages(row, 16, epochs=7)
     assert stage.settings == replace(PRESETS["paper"], dropout=0.25, epochs=7)
 
 
 def test_a_margin_as_a_share_grows_with_the_bits():
-    row = Row("mine", "Mine", "triplet", margin_of_bits=0.25)
+    row = RowSpec("mine", "Mine", "triplet", margin_of_bits=0.25)
     assert [row_stages(row, n, epochs=1)[0].options["margin"] for n in (16, 64)] == [4, 16]
 
 
 def test_wrong_declarations_are_found_before_anything_runs(source):
     with pytest.raises(InputError, match="triplet has no option 'gama'"):
-        row_stages(Row("mine", "Mine", "triplet", options={"gama": 2}), 16, epochs=1)
+        row_stages(RowSpec("mine", "Mine", "triplet", options={"gama": 2}), 16, epochs=1)
     with pytest.raises(InputError, match="got 3 bits"):
         plan_runs(read_table("main"), [source], bits=(3,), seeds=[0])

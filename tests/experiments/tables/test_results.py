@@ -4,7 +4,7 @@ import pytest
 
 from orbithash.experiments.report.latex import to_latex
 from orbithash.experiments.report.markdown import to_markdown
-from orbithash.experiments.tables.results import to_json
+from orbithash.experiments.tables.results_json import to_json
 from planned_runs import clouds_source
 from table_results import made_up_results
 
@@ -26,7 +26,7 @@ def results_of(source, maps=MAPS, n_seeds=3):
     return made_up_results([source], maps=maps, n_seeds=n_seeds)
 
 
-def test_the_printed_figure_and_the_difference_stand_beside_ours(source):
+def test_the_published_map_and_the_difference_are_beside_ours(source):
     markdown, latex = to_markdown(results_of(source)), to_latex(results_of(source))
     assert "| Triplet | 0.7100 ± 0.0100<br>0.7745 (−0.0645) |" in markdown
     assert "0.7100 $\\pm$ 0.0100$^\\dagger$ \\\\ {\\scriptsize 0.7745 ($-0.0645$)}" in latex
@@ -37,53 +37,53 @@ def test_the_best_is_bold(source):
     assert "\\textbf{0.8100}" in to_latex(results_of(source))
 
 
-def test_it_is_said_plainly_that_the_reference_is_not_first(source):
+def test_the_report_says_that_the_reference_is_not_first(source):
     near = to_markdown(results_of(source))
     assert "Order-aware is 0.0007 behind Square only, within one standard error" in near
     far = to_markdown(results_of(source, MAPS | {"order-aware": (0.70, 0.75, 0.72)}))
-    assert "behind Square only, beyond one standard error of it (0.0058)" in far
+    assert "behind Square only, beyond one standard error of its mean (0.0058)" in far
 
 
-def test_a_lead_within_noise_is_called_that(source):
+def test_a_lead_within_noise_is_reported_as_such(source):
     clear = to_markdown(results_of(source, MAPS | {"order-aware": (0.9, 0.91, 0.92)}))
     assert "Order-aware is first, 0.1000 ahead of Square only (p < 0.001)." in clear
-    assert "is first in 1 (in 1 beyond noise)" in clear
+    assert "is first in 1 of 1 columns (in 1 beyond noise)" in clear
     slight = to_markdown(results_of(source, MAPS | {"order-aware": (0.9, 0.72, 0.82)}))
     assert "ahead of Square only (p = " in slight
     assert ", within noise)" in slight
-    assert "is first in 1 (in 0 beyond noise)" in slight
+    assert "is first in 1 of 1 columns (in 0 beyond noise)" in slight
 
 
 def test_first_beyond_noise_means_ahead_of_every_row(source):
     noisy = MAPS | {"order-aware": (0.9, 0.91, 0.92), "weight-only": (0.3, 0.89, 0.8)}
     markdown = to_markdown(results_of(source, noisy))
     assert "ahead of Square only (p < 0.001)." in markdown
-    assert "is first in 1 (in 0 beyond noise)" in markdown
+    assert "is first in 1 of 1 columns (in 0 beyond noise)" in markdown
 
 
-def test_a_mean_over_fewer_seeds_says_so_and_is_not_ranked(source):
+def test_a_mean_over_fewer_seeds_is_marked_and_not_ranked(source):
     results = results_of(source, MAPS | {"triplet": (0.99, None, None)})
     markdown = to_markdown(results)
     assert "| Triplet | 0.9900 (1 of 3 seeds)" in markdown
     assert "0.9900 (1 of 3 seeds)" in to_latex(results)
     assert "**0.8100**" in markdown
-    assert "Not compared, with runs missing: Triplet." in markdown
+    assert "Not compared, because runs are missing: Triplet." in markdown
     assert "2 runs are missing" in markdown
 
 
-def test_a_column_without_the_reference_counts_as_one(source):
+def test_a_column_without_the_reference_is_counted(source):
     markdown = to_markdown(results_of(source, MAPS | {"order-aware": (0.99, None, 0.99)}))
-    assert "Of 1 columns Order-aware is first in 0" in markdown
+    assert "Order-aware is first in 0 of 1 columns" in markdown
 
 
 def test_one_seed_makes_no_test_and_no_spread(source):
     markdown = to_markdown(results_of(source, n_seeds=1))
     assert "±" not in markdown
     assert "against each method" not in markdown
-    assert "one seed cannot tell" in markdown
+    assert "one seed is not enough" in markdown
 
 
-def test_what_failed_is_a_gap_and_listed(source):
+def test_a_failed_run_leaves_a_gap_and_is_listed(source):
     results = results_of(source, MAPS | {"triplet": None})
     assert "| Triplet | – |" in to_markdown(results)
     assert "- triplet, 32 bits, seed 2, voc2007_clouds" in to_markdown(results)
@@ -100,4 +100,4 @@ def test_every_figure_is_in_the_json(source):
     assert triplet["maps"] == {"0": 0.70, "1": 0.71, "2": 0.72}
     assert triplet["reference_above"]["p"] < triplet["p_holm"] < 0.05
     assert triplet["printed"] == 0.7745
-    assert triplet["curves"]["recall"] == [1.0]  # nothing is found within a radius of 0
+    assert triplet["curves"]["recall"] == [1.0]  # no query has a result within radius 0

@@ -1,7 +1,4 @@
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -9,18 +6,17 @@ import pytest
 import orbithash
 from coloured_images import coloured, write_table
 from orbithash.encoders import read_record
+from orbithash.encoders.runs.run_folder import read_log
 from orbithash.errors import InputError
-from orbithash.evaluation import evaluate_encoder
-from orbithash.experiments.tables import run as learn_module
+from orbithash.evaluation import evaluate
+from orbithash.experiments.tables import run as run_module
 from orbithash.experiments.tables.run import (
-    execute,
+    execute_run,
     find_finished,
-    read_once,
     run_folder,
-    whole_run,
 )
-from orbithash.experiments.tables.sources import Network, prepare_sources
-from orbithash.training import Checkpoints, read_log
+from orbithash.experiments.tables.sources import NetworkSpec, prepare_sources, read_features_once
+from orbithash.training import Checkpoints
 from planned_runs import clouds_source, quick_runs
 
 
@@ -29,27 +25,27 @@ def source(tmp_path_factory):
     return clouds_source(tmp_path_factory.mktemp("source"))
 
 
-def test_a_run_is_kept_whole_and_not_repeated(source, tmp_path, monkeypatch):
+def test_a_finished_run_is_complete_and_not_repeated(source, tmp_path, monkeypatch):
     (planned, *_) = quick_runs(source)
     assert find_finished(planned, tmp_path) is None
-    done = execute(planned, tmp_path)
+    done = execute_run(planned, tmp_path)
     folder = run_folder(planned, tmp_path)
     assert read_record(folder).method == "triplet"
     assert json.loads((folder / "identity.json").read_text()) == planned.identity()
     encoder = orbithash.load(folder)
-    data = read_once(source.file)
-    assert done.scores.map == pytest.approx(evaluate_encoder(encoder, data).map)
+    data = read_features_once(source.file)
+    assert done.scores.map == pytest.approx(evaluate(encoder, data).map)
 
-    monkeypatch.setattr(learn_module, "train_on_features", None)  # would fail if it were called
-    again = execute(planned, tmp_path)
+    monkeypatch.setattr(run_module, "train", None)  # would fail if it were called
+    again = execute_run(planned, tmp_path)
     assert again.scores == done.scores
 
 
-def test_a_network_is_fine_tuned_and_goes_on_after_a_crash(tmp_path, monkeypatch):
+def test_fine_tuning_resumes_after_a_crash(tmp_path, monkeypatch):
     images = coloured(tmp_path / "images")
     images.file(int(images.split.query[1])).write_text("no image")
     table = str(write_table(images, tmp_path / "birds.csv"))
-    network = Network("small-cnn", None)
+    network = NetworkSpec("small-cnn", None)
     (source,) = prepare_sources([table], tmp_path, network=network, frozen=False, hashers=False)
     hard = next(
         run for run in quick_runs(source, "selection", epochs=4) if run.row == "hard-negative"
@@ -58,14 +54,14 @@ def test_a_network_is_fine_tuned_and_goes_on_after_a_crash(tmp_path, monkeypatch
 
     def crash(epoch):
         if epoch.number == 3:
-            raise OSError("the power is gone")
+            raise OSError("power cut")
 
-    with pytest.raises(OSError, match="power"):
-        execute(hard, tmp_path / "crashed", after_epoch=crash)
+    with pytest.raises(OSError, match="power cut"):
+        execute_run(hard, tmp_path / "crashed", after_epoch=crash)
     epochs = []
-    done = execute(hard, tmp_path / "crashed", after_epoch=epochs.append)
-    undisturbed = execute(hard, tmp_path / "whole")
-    assert done.scores == undisturbed.scores
+    done = execute_run(hard, tmp_path / "crashed", after_epoch=epochs.append)
+    uninterrupted = execute_run(hard, tmp_path / "whole")
+    assert done.scores == uninterrupted.scores
     assert [epoch.number for epoch in epochs] == [0, 1, 2, 3]
     folders = [run_folder(hard, tmp_path / name) for name in ("crashed", "whole")]
     assert len({(folder / "model.safetensors").read_bytes() for folder in folders}) == 1
@@ -75,71 +71,46 @@ def test_a_network_is_fine_tuned_and_goes_on_after_a_crash(tmp_path, monkeypatch
     assert done.scores.queries == len(images.split.query) - 1
 
 
-def test_a_run_that_somebody_changed_is_named(source, tmp_path):
+def test_a_changed_run_folder_is_named(source, tmp_path):
     (planned, *_) = quick_runs(source, "main")
-    execute(planned, tmp_path)
+    execute_run(planned, tmp_path)
     (run_folder(planned, tmp_path) / "evaluation.json").unlink()
     with pytest.raises(InputError, match="remove the folder"):
         find_finished(planned, tmp_path)
 
 
-def test_a_second_stage_goes_on_where_the_first_ended(source, tmp_path, monkeypatch):
+def test_a_second_stage_starts_from_the_weights_of_the_first(source, tmp_path, monkeypatch):
     starts = []
-    train = learn_module.train_on_features
+    train = run_module.train
 
-    def watched(*arguments, init, **options):
-        trained = train(*arguments, init=init, **options)
-        starts.append((init, trained.encoder))
-        return trained
+    def recorded(*arguments, init, **options):
+        encoder = train(*arguments, init=init, **options)
+        starts.append((init, encoder))
+        return encoder
 
-    monkeypatch.setattr(learn_module, "train_on_features", watched)
+    monkeypatch.setattr(run_module, "train", recorded)
     hard = next(run for run in quick_runs(source, "selection") if run.row == "hard-negative")
-    execute(hard, tmp_path)
-    (nothing, plain), (start, _) = starts
-    assert nothing is None
-    assert start is plain
+    execute_run(hard, tmp_path)
+    (first_init, first_encoder), (second_init, _) = starts
+    assert first_init is None
+    assert second_init is first_encoder
     folder = run_folder(hard, tmp_path)
-    assert [epoch["number"] for epoch in read_log(folder / "log.jsonl")] == [0, 1]
+    assert [epoch.number for epoch in read_log(folder / "log.jsonl")] == [0, 1]
     assert json.loads((folder / "scores.json").read_text())["best_epoch"] == 1
 
 
-def test_what_fails_leaves_nothing_behind(tmp_path):
-    def fail():
-        with whole_run(tmp_path / "run") as folder:
-            (folder / "half").touch()
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fail()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_what_the_dead_left_is_removed_and_the_living_are_left_alone(tmp_path):
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    dead, living = (
-        tmp_path / f".run.{process}.unfinished" for process in (ended.pid, os.getppid())
-    )
-    dead.mkdir()
-    living.mkdir()
-    with whole_run(tmp_path / "run"):
-        assert not dead.exists()
-    assert living.exists()
-    assert (tmp_path / "run").is_dir()
-
-
-def test_queries_are_asked_only_at_the_end(source, tmp_path):
+def test_labels_of_queries_do_not_affect_training(source, tmp_path):
     (planned, *_) = quick_runs(source)
     other = clouds_source(tmp_path, "other")
     with np.load(other.file) as arrays:
         changed = dict(arrays)
     changed["labels"][changed["query"]] = np.roll(changed["labels"][changed["query"]], 7)
     np.savez(other.file, **changed)
-    (elsewhere, *_) = quick_runs(other)
-    execute(planned, tmp_path)
-    execute(elsewhere, tmp_path)
+    (other_run, *_) = quick_runs(other)
+    execute_run(planned, tmp_path)
+    execute_run(other_run, tmp_path)
     codes = [
         orbithash.load(run_folder(run, tmp_path)).encode(changed["features"])
-        for run in (planned, elsewhere)
+        for run in (planned, other_run)
     ]
     np.testing.assert_array_equal(*codes)

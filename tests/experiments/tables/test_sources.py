@@ -6,26 +6,26 @@ from feature_files import write_clouds
 from image_files import cub_folder
 from orbithash.errors import InputError
 from orbithash.experiments.tables import sources
-from orbithash.experiments.tables.sources import Network, prepare_sources
+from orbithash.experiments.tables.sources import NetworkSpec, prepare_sources
 from orbithash.networks import PhotoBackbone, View
 
-NO_NETWORK = Network("googlenet", None)
+NO_NETWORK = NetworkSpec("googlenet", None)
 
 
-def prepare(tmp_path, *given, frozen=False):
-    return prepare_sources(list(given), tmp_path, network=NO_NETWORK, frozen=frozen)
+def prepare(tmp_path, *arguments, frozen=False):
+    return prepare_sources(arguments, tmp_path, network=NO_NETWORK, frozen=frozen)
 
 
-def test_a_source_is_called_as_its_file_or_as_it_is_given(tmp_path):
+def test_a_source_is_named_by_its_file_or_by_the_argument(tmp_path):
     birds, flowers = (
         str(write_clouds(tmp_path / name)) for name in ("voc2007_small.npz", "flowers.npz")
     )
     prepared = prepare(tmp_path, birds, f"cub200_2011={flowers}")
-    assert [source.shown for source in prepared] == ["VOC2007", "CUB-200-2011"]
+    assert [source.display_name for source in prepared] == ["VOC2007", "CUB-200-2011"]
     assert [source.name for source in prepared] == ["voc2007_small", "cub200_2011"]
     (unknown,) = prepare(tmp_path, flowers)
     assert unknown.dataset is None
-    assert unknown.shown == "flowers"
+    assert unknown.display_name == "flowers"
 
 
 def test_sources_of_the_same_name_are_refused(tmp_path):
@@ -34,7 +34,7 @@ def test_sources_of_the_same_name_are_refused(tmp_path):
         prepare(tmp_path, file, file)
 
 
-def test_the_digest_is_of_what_decides_scores(tmp_path):
+def test_the_digest_covers_labels_and_split_but_not_paths(tmp_path):
     file = write_clouds(tmp_path / "clouds.npz")
     (before,) = prepare(tmp_path, str(file))
     with np.load(file) as arrays:
@@ -47,7 +47,7 @@ def test_the_digest_is_of_what_decides_scores(tmp_path):
     assert prepare(tmp_path, str(file))[0].digest != before.digest
 
 
-def test_images_become_features_once(tmp_path, monkeypatch):
+def test_features_of_images_are_extracted_once(tmp_path, monkeypatch):
     birds = f"cub200_2011:{cub_folder(tmp_path / 'birds')}"
     for frozen in (True, False):
         with pytest.raises(InputError, match="needs its weights"):
@@ -64,7 +64,7 @@ def test_images_become_features_once(tmp_path, monkeypatch):
     assert first.file.stat().st_mtime_ns == written
 
 
-def test_a_network_that_is_trained_whole_needs_features_only_for_hashers(tmp_path, monkeypatch):
+def test_fine_tuning_needs_features_only_for_hashers(tmp_path, monkeypatch):
     birds = f"cub200_2011:{cub_folder(tmp_path / 'birds')}"
     monkeypatch.setattr(
         sources, "load_photo_backbone", lambda name, weights, to_train=False: TinyBackbone()

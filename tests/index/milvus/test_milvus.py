@@ -1,6 +1,8 @@
-"""Milvus beyond the contract: what goes along, what goes wrong, and what outlives a kill."""
+"""Milvus beyond the contract: encoders, errors and killed processes."""
 
+import ast
 import os
+import re
 import socket
 import sys
 from contextlib import nullcontext
@@ -16,7 +18,6 @@ from index_writer import BATCH, N_BITS, batch_codes, read_told, wait_for, write
 from indexed_runs import image_run
 from milvus_servers import new_collection
 from orbithash.cli import run
-from orbithash.encoders.runs.run_folder import encoder_of
 from orbithash.errors import CodeLengthError, InputError, MissingExtraError, ServerError
 from orbithash.index import ENGINES, Metadata, create_index, open_index
 
@@ -45,7 +46,7 @@ def test_the_same_commands_work_with_a_server(address, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_an_encoder_of_many_parts_comes_back_whole(address):
+def test_an_encoder_of_many_parts_is_read_as_it_was_written(address):
     content = np.random.default_rng(0).bytes(5_000_000)
     with create_index(address, 16, encoder=content) as index:
         assert index.encoder() == content
@@ -54,12 +55,12 @@ def test_an_encoder_of_many_parts_comes_back_whole(address):
 
 
 @pytest.mark.slow
-def test_what_does_not_fit_is_said(address, milvus_server):
+def test_mismatches_are_reported(address, milvus_server):
     with pytest.raises(InputError, match="there is no collection"):
         open_index(address)
     with create_index(address, 32) as index:
         with pytest.raises(InputError, match="holds no encoder"):
-            encoder_of(index)
+            index.encoder()
         index.add(np.array([3]), np.zeros((1, 4), dtype=np.uint8), [Metadata("a.jpg")])
         assert index.next_id() == 4
         with pytest.raises(ServerError, match="refused"):
@@ -72,7 +73,7 @@ def test_what_does_not_fit_is_said(address, milvus_server):
 
 
 @pytest.mark.slow
-def test_a_collection_is_opened_as_what_it_was_made(address):
+def test_a_collection_is_opened_only_by_the_engine_that_created_it(address):
     other = address.replace("milvus:", "milvus-ivf:")
     create_index(other, 32).close()
     with pytest.raises(InputError, match=f"was made as milvus-ivf; open it as {other}"):
@@ -81,7 +82,7 @@ def test_a_collection_is_opened_as_what_it_was_made(address):
 
 
 @pytest.mark.parametrize(
-    ("made", "asked", "message"),
+    ("created", "opened", "message"),
     [
         (
             "BIN_IVF_FLAT",
@@ -95,24 +96,53 @@ def test_a_collection_is_opened_as_what_it_was_made(address):
     ],
 )
 def test_the_wrong_kind_of_index_is_refused_with_the_right_address(
-    made, asked, message, monkeypatch
+    created, opened, message, monkeypatch
 ):
-    client = FakeClient(made)
+    client = FakeClient(created)
     package = SimpleNamespace(MilvusClient=client, MilvusException=RuntimeError)
-    monkeypatch.setattr("orbithash.index.milvus.index.import_pymilvus", lambda: package)
+    monkeypatch.setattr("orbithash.index.milvus.server.import_pymilvus", lambda: package)
     expected = nullcontext() if message is None else pytest.raises(InputError, match=message)
     with expected:
-        open_index(f"{asked}:http://x:1/birds")
-    # Whoever may not open it must leave it as it is.
+        open_index(f"{opened}:http://x:1/birds")
+    # An engine that refuses the collection must not change it.
     assert client.loaded == (message is None)
-    assert client.indexed_as == ("BIN_IVF_FLAT" if made is None else made)
+    assert client.indexed_as == ("BIN_IVF_FLAT" if created is None else created)
+
+
+def test_ids_are_assigned_after_the_highest_and_lists_are_accepted(monkeypatch):
+    client = FakeClient("BIN_FLAT")
+    package = SimpleNamespace(MilvusClient=client, MilvusException=RuntimeError)
+    monkeypatch.setattr("orbithash.index.milvus.server.import_pymilvus", lambda: package)
+    index = open_index("milvus:http://x:1/birds")
+    assert index.add(codes=[[0, 1, 2, 3], [4, 5, 6, 7]]).tolist() == [0, 1]
+    assert index.add([7], [[8, 9, 10, 11]]).tolist() == [7]
+    assert index.add(codes=np.zeros((1, 4), np.uint8)).tolist() == [8]
+    assert {i: list(row["code"]) for i, row in client.rows.items()} == {
+        0: [0, 1, 2, 3],
+        1: [4, 5, 6, 7],
+        7: [8, 9, 10, 11],
+        8: [0, 0, 0, 0],
+    }
 
 
 class FakeClient:
-    """As much of a client of Milvus as opening a collection needs."""
+    """The part of a Milvus client that opening a collection and adding to it need."""
 
     def __init__(self, indexed_as):
         self.indexed_as, self.loaded = indexed_as, False
+        self.rows = {}
+
+    def upsert(self, collection, rows, **options):
+        self.rows |= {row["id"]: row for row in rows}
+
+    def query(self, collection, *, filter, output_fields, **options):
+        if output_fields == ["count(*)"]:
+            return [{"count(*)": len(self.rows)}]
+        if filter.startswith("id in "):
+            wanted = ast.literal_eval(filter.removeprefix("id in "))
+            return [{"id": i} for i in sorted(self.rows) if i in wanted]
+        above = int(re.findall(r"-?\d+", filter)[-1])  # "id > 3", or "(id > 3) and id > 7"
+        return [{"id": i} for i in sorted(self.rows) if i > above]
 
     def __call__(self, address, **options):
         return self
@@ -144,13 +174,13 @@ class FakeClient:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kills", [3])
-def test_a_killed_writer_loses_nothing_that_it_told_of(address, tmp_path, kills):
+def test_a_killed_writer_loses_nothing_that_it_reported(address, tmp_path, kills):
     told = tmp_path / "told.txt"
     create_index(address, N_BITS).close()
     first = 0
     for _ in range(kills):
         writer = call(write, address, told, first)
-        wait_for(lambda: read_told(told) >= first, writer)  # noqa: B023 — asked at once
+        wait_for(lambda: read_told(told) >= first, writer)  # noqa: B023 — called immediately
         os.kill(writer.pid, 9)
         writer.join()
         with open_index(address) as index:
@@ -159,12 +189,12 @@ def test_a_killed_writer_loses_nothing_that_it_told_of(address, tmp_path, kills)
             codes = np.concatenate([batch_codes(batch) for batch in range(n_batches)])
             stored = index.get(np.arange(n_batches * BATCH))
             np.testing.assert_array_equal(stored.codes, codes)
-            # What was under way is written again: the same ids, so nothing is there twice.
+            # The unfinished batch is written again under the same ids, so nothing is stored twice.
             first = n_batches
 
 
 @pytest.mark.slow
-def test_a_killed_server_has_lost_nothing_that_was_told_of(address, milvus_server, tmp_path):
+def test_a_killed_server_loses_nothing_that_was_reported(address, milvus_server, tmp_path):
     if not milvus_server.is_ours:
         pytest.skip("it must not kill a server that it did not start")
     told = tmp_path / "told.txt"
@@ -187,7 +217,7 @@ def test_a_killed_server_has_lost_nothing_that_was_told_of(address, milvus_serve
         )
 
 
-def test_a_server_that_is_away_is_said_to_be_in_time(capsys, monkeypatch):
+def test_an_unavailable_server_is_reported_in_time(capsys, monkeypatch):
     monkeypatch.setattr("orbithash.index.milvus.server.PAUSE", 0.01)
     pymilvus = pytest.importorskip("pymilvus")
     attempts, connect = [], pymilvus.MilvusClient
@@ -210,7 +240,7 @@ def test_a_server_that_is_away_is_said_to_be_in_time(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(("engine", "package"), [("milvus", "pymilvus"), ("faiss", "faiss")])
-def test_a_missing_package_is_named_with_the_line_that_installs_it(engine, package, monkeypatch):
+def test_a_missing_package_is_reported_with_its_install_command(engine, package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtraError, match=rf"pip install 'orbithash\[{engine}\]'"):
         ENGINES[engine](16)
@@ -220,6 +250,6 @@ def test_a_missing_package_is_named_with_the_line_that_installs_it(engine, packa
     "address",
     ["milvus:localhost/x", "milvus:http://localhost:19530", "milvus:http://localhost:19530/a-b"],
 )
-def test_an_address_that_cannot_be_one_is_refused(address):
-    with pytest.raises(InputError, match=r"write milvus:http|no name for a collection"):
+def test_an_invalid_address_is_refused(address):
+    with pytest.raises(InputError, match=r"write milvus:http|not a valid collection name"):
         open_index(address)

@@ -1,4 +1,4 @@
-"""What was stored is there, whole, whatever happens to the writer."""
+"""Stored items survive anything that happens to the writer."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ from orbithash.kernels.nearest import nearest_reference
         pytest.param(range(30, 330, 6), marks=pytest.mark.slow, id="many"),
     ],
 )
-def test_a_killed_writer_loses_nothing_that_it_told_of(tmp_path, moments):
+def test_a_killed_writer_loses_nothing_that_it_reported(tmp_path, moments):
     folder, told = tmp_path / "index.orbit", tmp_path / "told.txt"
     create_index(folder, N_BITS).close()
     first = 0
@@ -62,7 +62,7 @@ def test_readers_see_whole_batches_while_one_process_writes(tmp_path):
 
 
 def assert_whole(index, *, at_least: int) -> None:
-    """The index holds some number of first batches, each as it was written, and finds them."""
+    """Check that the index holds the first batches as they were written, and finds them."""
     count = len(index)
     assert count % BATCH == 0
     n_batches = count // BATCH

@@ -1,4 +1,4 @@
-"""The folder of an index: what is wrong with it is said, and nothing that was there is lost."""
+"""An index on disk: damage is reported, and nothing that was stored is lost."""
 
 import errno
 import os
@@ -12,9 +12,9 @@ import pytest
 
 from orbithash.errors import CodeLengthError, DamagedIndexError, InputError, StorageError
 from orbithash.index import Metadata, Where, create_index, open_index
+from orbithash.index.store import stored_index as creation
 from orbithash.index.store.database import FILE
-from orbithash.index.store.index import StoredIndex
-from orbithash.index.store import index as store
+from orbithash.index.store.stored_index import StoredIndex
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def items(ids, n_bits=48):
     return ids, codes, notes
 
 
-# What the tables of metadata answer, each without reading the items themselves.
+# Results from the tables of metadata alone, without reading the items.
 FROM_METADATA = {
     "labels": lambda index: found_where(index, Where(labels=("class 1", "class 2"))),
     "fields": lambda index: found_where(index, Where(fields={"odd": 1})),
@@ -58,7 +58,7 @@ def found_where(index, where):
 
 
 def content(folder):
-    """Everything that can be read of an index."""
+    """Return everything that can be read from an index."""
     with open_index(folder) as index:
         stored = list(index.iterate(256))
         ids = np.concatenate([part.ids for part in stored])
@@ -70,14 +70,14 @@ def content(folder):
             codes.tobytes(),
             notes,
             found.ids.tolist(),
-            *(answer(index) for answer in FROM_METADATA.values()),
+            *(query(index) for query in FROM_METADATA.values()),
             index.encoder(),
             index.n_bits,
             len(index),
         )
 
 
-def test_an_index_opened_again_holds_what_was_stored(folder):
+def test_a_reopened_index_holds_what_was_stored(folder):
     ids, codes, notes = items(range(900))
     with open_index(folder) as index:
         stored = index.get(ids)
@@ -89,7 +89,7 @@ def test_an_index_opened_again_holds_what_was_stored(folder):
     assert list(stored.metadata) == notes
 
 
-def test_any_order_of_ids_is_stored_over_many_blocks(tmp_path, monkeypatch):
+def test_ids_in_any_order_are_stored_in_many_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr("orbithash.index.store.blocks.BLOCK", 64)
     rng = np.random.default_rng(0)
     ids = rng.permutation(1000) - 200
@@ -108,7 +108,7 @@ def test_any_order_of_ids_is_stored_over_many_blocks(tmp_path, monkeypatch):
         np.testing.assert_array_equal(found, codes[order])
 
 
-def test_a_reader_follows_what_another_changes(folder):
+def test_a_reader_sees_the_changes_of_another_connection(folder):
     query = items([3])[1]
     with open_index(folder) as reader, open_index(folder) as writer:
         assert reader.search(query, k=1).ids[0, 0] == 3
@@ -121,13 +121,13 @@ def test_a_reader_follows_what_another_changes(folder):
 
 
 @pytest.mark.parametrize("where", [None, Where(labels=("class 3",)), Where(fields={"odd": 1})])
-def test_a_search_sees_one_state_though_other_threads_change_it(folder, monkeypatch, where):
+def test_a_search_sees_one_state_while_other_threads_change_it(folder, monkeypatch, where):
     ids, code, _ = items([3])
     refresh = StoredIndex._refresh
 
-    def refresh_and_fall_behind(index, wanted):
-        state = refresh(index, wanted)
-        # What another thread may do before this one goes on to compare codes.
+    def refresh_and_fall_behind(index, where):
+        state = refresh(index, where)
+        # What another thread may do before this one compares codes.
         monkeypatch.setattr(StoredIndex, "_refresh", refresh)
         index.update(ids, ~code)
         index.search(code, k=1)
@@ -144,17 +144,17 @@ def test_a_search_sees_one_state_though_other_threads_change_it(folder, monkeypa
         assert index.within(code, radius=0, where=where)[0].ids.tolist() == [3]
 
 
-def test_ids_are_not_given_again(folder):
+def test_ids_are_not_assigned_again(folder):
     with open_index(folder) as index:
         index.remove(np.arange(890, 900))
         assert index.next_id() == 900
 
 
-def test_a_bit_that_flips_anywhere_is_noticed_or_does_no_harm(folder):
-    """Whatever can be read is what was written: another answer is never given."""
+def test_a_flipped_bit_is_detected_or_does_no_harm(folder):
+    """Any result is the one that was written, or an error."""
     expected, file = content(folder), folder / FILE
     whole = file.read_bytes()
-    noticed = 0
+    detected = 0
     for position in np.random.default_rng(0).integers(0, 8 * len(whole), 60).tolist():
         damaged = bytearray(whole)
         damaged[position // 8] ^= 1 << position % 8
@@ -162,9 +162,9 @@ def test_a_bit_that_flips_anywhere_is_noticed_or_does_no_harm(folder):
         try:
             assert content(folder) == expected
         except InputError:
-            noticed += 1
-        clear_leftovers(folder)
-    assert noticed > 20
+            detected += 1
+        remove_leftovers(folder)
+    assert detected > 20
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_a_bit_that_flips_anywhere_is_noticed_or_does_no_harm(folder):
         "DELETE FROM label_sums WHERE label = 'class 0'",
     ],
 )
-def test_a_damaged_table_of_labels_is_noticed_by_who_filters(folder, damage):
+def test_a_damaged_table_of_labels_is_detected_by_filters(folder, damage):
     query = items([3])[1]
     with sqlite3.connect(folder / FILE) as connection:
         connection.execute(damage)
@@ -189,7 +189,7 @@ def test_a_damaged_table_of_labels_is_noticed_by_who_filters(folder, damage):
         assert found.ids.tolist() == index.search(query, k=1).ids.tolist() == [[3]]
 
 
-def test_a_label_is_filtered_by_after_its_items_were_removed_and_added_again(folder):
+def test_filters_find_items_that_were_removed_and_added_again(folder):
     ids, codes, notes = items(range(0, 900, 5))
     with open_index(folder) as index:
         index.remove(ids)
@@ -204,37 +204,37 @@ def test_a_label_is_filtered_by_after_its_items_were_removed_and_added_again(fol
 
 
 @pytest.mark.parametrize("name", FROM_METADATA)
-def test_answers_from_metadata_hold_nothing_that_was_not_written(folder, name):
-    """Asked alone, because reading the items would notice every flipped bit anyway."""
-    file, answer = folder / FILE, FROM_METADATA[name]
+def test_results_from_damaged_metadata_are_as_written_or_errors(folder, name):
+    """Each alone, because reading the items would detect every flipped bit."""
+    file, query = folder / FILE, FROM_METADATA[name]
     with open_index(folder) as index:
-        expected = answer(index)
+        expected = query(index)
     whole = file.read_bytes()
-    places = [at for word in (b"class", b'"odd"', b".jpg") for at in occurrences(word, whole)]
-    noticed = 0
-    for at in np.random.default_rng(0).choice(places, 25, replace=False).tolist():
+    offsets = [at for word in (b"class", b'"odd"', b".jpg") for at in occurrences(word, whole)]
+    detected = 0
+    for at in np.random.default_rng(0).choice(offsets, 25, replace=False).tolist():
         damaged = bytearray(whole)
         damaged[at + 1] ^= 1
         file.write_bytes(damaged)
         try:
             with open_index(folder) as index:
-                given = answer(index)
+                found = query(index)
             if name in ("fields", "both"):
-                # A row that no longer fits the filter is passed over.
-                assert set(given[0]) <= set(expected[0])
+                # A row that no longer matches the filter is skipped.
+                assert set(found[0]) <= set(expected[0])
             else:
-                assert given == expected
+                assert found == expected
         except DamagedIndexError:
-            noticed += 1
-        clear_leftovers(folder)
-    assert noticed > 0
+            detected += 1
+        remove_leftovers(folder)
+    assert detected > 0
 
 
 def occurrences(word, content):
     return [at for at in range(len(content)) if content.startswith(word, at)]
 
 
-def test_what_is_whole_in_a_damaged_index_can_be_saved(folder, monkeypatch, caplog):
+def test_intact_items_of_a_damaged_index_can_be_saved(folder, monkeypatch, caplog):
     monkeypatch.setattr("orbithash.index.store.blocks.BLOCK", 64)
     with open_index(folder) as index:
         index.add(*items(range(900, 1100)))
@@ -256,19 +256,19 @@ def test_what_is_whole_in_a_damaged_index_can_be_saved(folder, monkeypatch, capl
     assert len(caplog.messages) == 2
 
 
-def test_an_index_that_was_cut_off_is_said_to_be_damaged(folder):
+def test_a_truncated_index_is_reported_as_damaged(folder):
     file = folder / FILE
     whole = file.read_bytes()
     for length in (0, 50, 5000, len(whole) // 2, len(whole) - 1):
         file.write_bytes(whole[:length])
         with pytest.raises(DamagedIndexError, match=r"is damaged: .*; restore it"):
             content(folder)
-        clear_leftovers(folder)
+        remove_leftovers(folder)
     file.write_bytes(whole)
     assert len(content(folder)[0]) == 900
 
 
-def test_a_damaged_encoder_is_noticed_and_codes_are_still_searched(folder):
+def test_a_damaged_encoder_is_detected_and_codes_are_still_searched(folder):
     (folder / "model.safetensors").write_bytes(b"an encodes")
     with open_index(folder) as index:
         with pytest.raises(DamagedIndexError, match=r"model\.safetensors is not as written"):
@@ -276,7 +276,7 @@ def test_a_damaged_encoder_is_noticed_and_codes_are_still_searched(folder):
         assert index.search(items([3])[1], k=1).ids[0, 0] == 3
 
 
-def test_an_index_of_another_version_is_left_alone(folder):
+def test_an_index_of_another_format_is_refused(folder):
     connection = sqlite3.connect(folder / FILE)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
@@ -284,10 +284,10 @@ def test_an_index_of_another_version_is_left_alone(folder):
         open_index(folder)
 
 
-def test_what_orbithash_did_not_write_is_refused(tmp_path):
+def test_folders_and_files_that_orbithash_did_not_write_are_refused(tmp_path):
     with pytest.raises(InputError, match="there is no index"):
         open_index(tmp_path / "none")
-    with pytest.raises(InputError, match="is no index, for it holds no"):
+    with pytest.raises(InputError, match="is no index: it holds no"):
         open_index(tmp_path)
     with sqlite3.connect(tmp_path / FILE) as connection:
         connection.execute("CREATE TABLE t (a)")
@@ -308,7 +308,7 @@ def test_codes_of_another_length_change_nothing(folder):
 def test_a_full_disk_leaves_everything_as_it_was(folder):
     before = content(folder)
     with open_index(folder) as index:
-        # SQLite treats a limit on pages as the end of the disk.
+        # To SQLite, a limit on pages is a full disk.
         (pages,) = index._writer.execute("PRAGMA page_count").fetchone()
         index._writer.execute(f"PRAGMA max_page_count = {pages + 3}")
         with pytest.raises(StorageError, match="is full; nothing of this was stored"):
@@ -317,8 +317,8 @@ def test_a_full_disk_leaves_everything_as_it_was(folder):
     assert content(folder) == before
 
 
-def test_files_that_may_not_grow_leave_everything_as_it_was(folder):
-    """The same with the system's own error: a limit on the size of files."""
+def test_a_limit_on_file_sizes_leaves_everything_as_it_was(folder):
+    """The same with an error of the operating system."""
     before = content(folder)
     child = os.fork()
     if child == 0:
@@ -340,25 +340,25 @@ def test_files_that_may_not_grow_leave_everything_as_it_was(folder):
     assert content(folder) == before
 
 
-def test_an_index_that_could_not_be_made_leaves_nothing(tmp_path, monkeypatch):
+def test_a_failed_creation_leaves_nothing(tmp_path, monkeypatch):
     def fail(connection, folder):
         raise StorageError("no room")
 
-    monkeypatch.setattr("orbithash.index.store.index.writing", fail)
+    monkeypatch.setattr("orbithash.index.store.stored_index.writing", fail)
     with pytest.raises(StorageError):
         create_index(tmp_path / "index.orbit", 16)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_of_two_that_make_the_same_index_the_second_is_told(tmp_path, monkeypatch):
-    target, write = tmp_path / "index.orbit", store.write_store
+def test_of_two_concurrent_creations_the_second_is_refused(tmp_path, monkeypatch):
+    target, write = tmp_path / "index.orbit", creation.write_store
 
     def write_and_come_second(*arguments):
         write(*arguments)
-        monkeypatch.setattr(store, "write_store", write)
+        monkeypatch.setattr(creation, "write_store", write)
         create_index(target, 32).close()
 
-    monkeypatch.setattr(store, "write_store", write_and_come_second)
+    monkeypatch.setattr(creation, "write_store", write_and_come_second)
     with pytest.raises(InputError, match=r"index\.orbit exists; open it"):
         create_index(target, 16)
     with open_index(target) as index:
@@ -366,7 +366,7 @@ def test_of_two_that_make_the_same_index_the_second_is_told(tmp_path, monkeypatc
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_an_index_cannot_be_made_in_a_file(tmp_path):
+def test_an_index_cannot_be_created_in_a_file(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(InputError, match=r"cannot write .*index\.orbit: "):
         create_index(tmp_path / "file" / "index.orbit", 16)
@@ -375,9 +375,7 @@ def test_an_index_cannot_be_made_in_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("number", "kind"), [(errno.ENOSPC, StorageError), (errno.EACCES, InputError)]
 )
-def test_an_encoder_that_cannot_be_written_leaves_one_clear_line(
-    tmp_path, monkeypatch, number, kind
-):
+def test_an_encoder_that_cannot_be_written_is_one_clear_error(tmp_path, monkeypatch, number, kind):
     def fail(path, content):
         raise OSError(number, os.strerror(number))
 
@@ -387,7 +385,7 @@ def test_an_encoder_that_cannot_be_written_leaves_one_clear_line(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_path_that_is_no_text_is_refused(folder):
+def test_a_path_that_is_not_valid_text_is_refused(folder):
     ids, codes, _ = items([2000])
     with open_index(folder) as index, pytest.raises(InputError, match="rename the file"):
         index.add(ids, codes, [Metadata(path="\udcff.jpg")])
@@ -405,7 +403,7 @@ def test_a_path_that_is_no_text_is_refused(folder):
         lambda index: index.stats(),
     ],
 )
-def test_a_closed_index_says_that_it_is_closed_and_not_damaged(folder, use):
+def test_a_closed_index_is_reported_as_closed_and_not_as_damaged(folder, use):
     index = open_index(folder)
     index.close()
     with pytest.raises(InputError, match="is closed; open it again") as raised:
@@ -413,7 +411,7 @@ def test_a_closed_index_says_that_it_is_closed_and_not_damaged(folder, use):
     assert not isinstance(raised.value, DamagedIndexError)
 
 
-def clear_leftovers(folder) -> None:
+def remove_leftovers(folder) -> None:
     for suffix in ("-wal", "-shm"):
         (folder / f"{FILE}{suffix}").unlink(missing_ok=True)
 

@@ -99,7 +99,7 @@ def test_health_readiness_and_metrics(client):
 
 def test_server_with_an_unavailable_index_is_not_ready(tmp_path, monkeypatch):
     from orbithash.errors import ServerError
-    from orbithash.index.store.index import StoredIndex
+    from orbithash.index.store.stored_index import StoredIndex
 
     def unavailable(self, *arguments):
         raise ServerError("no Milvus server responds at http://milvus.internal:19530")

@@ -2,10 +2,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from orbithash.errors import InputError
+from orbithash.errors import UnknownIdError
 from orbithash.index import open_index
-from orbithash.retrieval.query import answers
-from orbithash.serve.queries import SearchQuery, find
+from orbithash.retrieval.query import Query, find
 from orbithash.serve.settings import Limits, ServeSettings
 from served_indexes import API, as_base64, as_bytes, client_of, picture_index
 
@@ -147,18 +146,18 @@ def test_items_removed_during_a_search_are_left_out(index_path):
 
         def get(self, ids):
             if gone := self._gone & set(ids.tolist()):
-                raise InputError(f"no item {min(gone)}")
+                raise UnknownIdError(min(gone))
             return self._index.get(ids)
 
     with open_index(index_path) as index:
         shrinking = Shrinking(index)
         ids, complete = (
-            [item.id for item, _ in find(each, [SearchQuery(k=6, id=5)])[0].hits]
+            [hit.id for hit in find(each, [Query(k=6, id=5)])[0].hits]
             for each in (shrinking, index)
         )
         assert ids == [i for i in complete if i not in shrinking._gone]
         shrinking._gone = set()
-        (response,) = answers(shrinking, like=[5], k=6)
+        (response,) = find(shrinking, [Query(id=5, k=6)])
         assert [hit.rank for hit in response.hits] == list(range(1, len(ids) + 1))
 
 

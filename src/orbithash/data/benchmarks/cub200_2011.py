@@ -1,7 +1,7 @@
 """CUB-200-2011: 11,788 photographs of 200 species of birds.
 
-Wah et al., "The Caltech-UCSD Birds-200-2011 Dataset", 2011. The folder as its authors publish it:
-images/, images.txt, image_class_labels.txt, train_test_split.txt.
+Wah et al., "The Caltech-UCSD Birds-200-2011 Dataset", 2011. Published layout: images/,
+images.txt, image_class_labels.txt, train_test_split.txt.
 """
 
 from pathlib import Path
@@ -16,8 +16,8 @@ from orbithash.errors import InputError
 ADVICE = f"give the folder that CUB_200_2011.tgz from {HOMES['cub200_2011']} unpacks to"
 
 
-def cub200_2011(folder: Path) -> ImageFiles:
-    """CUB-200-2011, birds of 200 species: official training images train and are the database.
+def read_cub200_2011(folder: Path) -> ImageFiles:
+    """CUB-200-2011, birds of 200 species: the official training images are also the database.
 
     The official test images are the queries.
     """
@@ -27,7 +27,7 @@ def cub200_2011(folder: Path) -> ImageFiles:
     paths = tuple(f"images/{path}" for path in names.values())
     require_files(folder, paths, what="images", advice=ADVICE)
 
-    # Classes are numbered from 1, and the images of a class lie in the folder of its name.
+    # Classes are numbered from 1; the folder of an image has the name of its class.
     class_names = {
         label: Path(path).parent.name for label, path in zip(labels, names.values(), strict=True)
     }
@@ -43,29 +43,29 @@ def cub200_2011(folder: Path) -> ImageFiles:
 
 
 def read_table(file: Path) -> dict[str, str]:
-    """Lines of an image's id and one value, by id, in the order of the file."""
+    """Return the values of a file of lines "id value", by image id, in the order of the file."""
     table = {}
     for number, line in enumerate(read_lines(file, advice=ADVICE), start=1):
         fields = line.split(maxsplit=1)
         if len(fields) != 2 or fields[0] in table:
             raise InputError(
                 f"line {number} of {file} is {line!r}; it must be an id that occurs once, a space "
-                "and a value: get the file again"
+                "and a value: download the file again"
             )
         table[fields[0]] = fields[1]
     return table
 
 
 def read_numbers(file: Path, *, ids: dict[str, str]) -> list[int]:
-    """The number that a table gives each of the images of images.txt, in their order."""
+    """Return a table's number for each image, in the order of images.txt."""
     table = read_table(file)
     if table.keys() != ids.keys():
-        odd = sorted(table.keys() ^ ids.keys())
+        differing = sorted(table.keys() ^ ids.keys())
         raise InputError(
-            f"{file.name} and images.txt in {file.parent} differ in {len(odd)} images, as that of "
-            f"id {odd[0]}; get the files again"
+            f"{file.name} and images.txt in {file.parent} differ in {len(differing)} images, for "
+            f"example id {differing[0]}; download the files again"
         )
     try:
         return [int(table[image]) for image in ids]
     except ValueError as error:
-        raise InputError(f"{file}: {error}; get the file again") from None
+        raise InputError(f"{file}: {error}; download the file again") from None

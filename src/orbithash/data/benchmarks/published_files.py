@@ -1,11 +1,11 @@
-"""Folders as the authors of a benchmark publish them, and what is said when one is not whole."""
+"""Reading of published benchmark folders, with errors that name what is missing."""
 
 from collections.abc import Iterable
 from pathlib import Path
 
 from orbithash.errors import InputError
 
-# The pages of their authors, for whoever has not got them: nothing is ever downloaded here.
+# Where to download the benchmarks; we never download anything.
 HOMES = {
     "cub200_2011": "https://www.vision.caltech.edu/datasets/cub_200_2011/",
     "stanford_dogs": "http://vision.stanford.edu/aditya86/ImageNetDogs/",
@@ -15,10 +15,10 @@ HOMES = {
 
 
 def read_lines(file: Path, *, advice: str) -> list[str]:
-    """The lines of a text file that hold anything, stripped, whoever's line ends they have."""
+    """Return the non-empty lines of a text file, stripped; any line ends are accepted."""
     require_file(file, advice=advice)
     try:
-        # Editors on Windows may have put a byte order mark before the first line.
+        # Editors on Windows may begin a file with a byte order mark.
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read {file}: {error}; {advice}") from None
@@ -31,7 +31,7 @@ def require_file(file: Path, *, advice: str) -> None:
 
 
 def require_files(folder: Path, paths: Iterable[str], *, what: str, advice: str) -> None:
-    """Raise unless every path beneath the folder is a file; the first that is not is named."""
+    """Raise unless every path beneath the folder is a file; the error names the first missing."""
     paths = list(paths)
     missing = [path for path in paths if not (folder / path).is_file()]
     if missing:

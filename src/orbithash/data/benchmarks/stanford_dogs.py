@@ -1,7 +1,7 @@
 """Stanford Dogs: 20,580 photographs of dogs of 120 breeds.
 
-Khosla et al., "Novel Dataset for Fine-Grained Image Categorization", 2011. Its two archives
-unpacked into one folder: Images/, and the lists train_list.mat and test_list.mat.
+Khosla et al., "Novel Dataset for Fine-Grained Image Categorization", 2011. Both archives
+unpacked into one folder: Images/, train_list.mat and test_list.mat.
 """
 
 from pathlib import Path, PurePosixPath
@@ -20,17 +20,17 @@ ADVICE = (
 )
 
 
-def stanford_dogs(folder: Path) -> ImageFiles:
-    """Stanford Dogs, 120 breeds: official training images train and are the database.
+def read_stanford_dogs(folder: Path) -> ImageFiles:
+    """Stanford Dogs, 120 breeds: the official training images are also the database.
 
-    The official test images are the queries. The folder that an image lies in is its breed.
+    The official test images are the queries. The folder of an image is its breed.
     """
     train, test = (listed_files(folder, name) for name in ("train_list.mat", "test_list.mat"))
     files = [*train, *test]
     if len(set(files)) < len(files):
         raise InputError(
             f"{len(files) - len(set(files))} images in {folder} are listed more than once; "
-            "get lists.tar again"
+            "download lists.tar again"
         )
     paths = tuple(f"Images/{file}" for file in files)
     require_files(folder, paths, what="images", advice=ADVICE)
@@ -49,27 +49,27 @@ def stanford_dogs(folder: Path) -> ImageFiles:
 
 
 def listed_files(folder: Path, name: str) -> list[str]:
-    """The paths in a list, in its order; lists.tar may have been given a folder of its own."""
+    """Return the paths of a list, in its order; lists.tar may be unpacked into lists/."""
     inner = folder / "lists" / name
     file = inner if inner.is_file() else folder / name
     require_file(file, advice=ADVICE)
     try:
         cells = loadmat(file, variable_names=["file_list"])["file_list"]
     except KeyError:
-        raise InputError(f"{file} has no variable file_list; get lists.tar again") from None
-    except Exception as error:  # a damaged file makes its reader fail in every way there is
-        raise InputError(f"cannot read {file}: {error}; get lists.tar again") from None
+        raise InputError(f"{file} has no variable file_list; download lists.tar again") from None
+    except Exception as error:  # scipy raises all kinds of errors on damaged files
+        raise InputError(f"cannot read {file}: {error}; download lists.tar again") from None
     paths = [text_in(cell).replace("\\", "/").strip() for cell in np.ravel(cells)]
     for path in paths:
         if path.count("/") != 1:
             raise InputError(
-                f"{file} lists {path!r}; it must be the folder of a breed and a file in it: "
-                "get lists.tar again"
+                f"{file} lists {path!r}; it must be a breed's folder and a file in it: "
+                "download lists.tar again"
             )
     return paths
 
 
 def text_in(cell: Any) -> str:
-    """The text in one cell of a MATLAB cell array, which arrives as an array of one string."""
+    """Return the text of a MATLAB cell, which scipy reads as an array of one string."""
     content = np.ravel(cell)
     return str(content[0]) if len(content) else ""

@@ -1,7 +1,7 @@
-"""PASCAL VOC 2007: 9,963 photographs that show things of 20 kinds, often several.
+"""PASCAL VOC 2007: 9,963 photographs with objects of 20 classes, often of several.
 
 Everingham et al., "The PASCAL Visual Object Classes Challenge 2007". The folder VOC2007 of the
-devkit, with the training and the test archive unpacked into the same place: JPEGImages/,
+devkit, with the training and the test archive unpacked into the same folder: JPEGImages/,
 Annotations/ and ImageSets/Main/.
 """
 
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 ADVICE = (
     "unpack VOCtrainval_06-Nov-2007.tar and VOCtest_06-Nov-2007.tar from "
-    f"{HOMES['voc2007']} into one place and give their folder VOCdevkit/VOC2007"
+    f"{HOMES['voc2007']} into one folder and give its subfolder VOCdevkit/VOC2007"
 )
 
 # fmt: off
@@ -33,13 +33,13 @@ CLASSES = (
 # fmt: on
 
 
-def voc2007(folder: Path) -> ImageFiles:
-    """PASCAL VOC 2007, 20 kinds of things: `trainval` is the database, of which `train` trains.
+def read_voc2007(folder: Path) -> ImageFiles:
+    """PASCAL VOC 2007, objects of 20 classes: `trainval` is the database, `train` for training.
 
-    The images of `test` are the queries. An image has the label of everything on it that is not
-    marked difficult; what is shown only by difficult objects is no label, as in the official
-    evaluation, which leaves these out, and as in the lists of ImageSets/Main, which give them 0
-    instead of 1. An image that shows nothing else is related to none.
+    The images of `test` are the queries. The labels of an image are the classes of its objects,
+    without objects that are marked difficult: the official evaluation ignores these, and the lists
+    in ImageSets/Main give them 0 instead of 1. An image with difficult objects only has no label
+    and is related to no other.
     """
     folder = devkit(folder)
     lists = {name: image_ids(folder, name) for name in ("train", "trainval", "test")}
@@ -50,7 +50,9 @@ def voc2007(folder: Path) -> ImageFiles:
     require_files(folder, annotations, what="annotations", advice=ADVICE)
     labels = np.stack([labels_of(folder / file) for file in annotations])
     if n_unlabelled := int((~labels.any(axis=1)).sum()):
-        logger.warning("%s: %d images show nothing but difficult objects", folder, n_unlabelled)
+        logger.warning(
+            "%s: %d images have only difficult objects, and no label", folder, n_unlabelled
+        )
     row_of = {image: row for row, image in enumerate(ids)}
 
     def rows(name: str) -> Int64[np.ndarray, " rows"]:
@@ -66,7 +68,7 @@ def voc2007(folder: Path) -> ImageFiles:
 
 
 def devkit(folder: Path) -> Path:
-    """The folder VOC2007 itself, where one above it was given."""
+    """Return the folder VOC2007 itself if one of its parents is given."""
     for inner in ("VOC2007", "VOCdevkit/VOC2007"):
         if (folder / inner).is_dir():
             return folder / inner
@@ -74,26 +76,26 @@ def devkit(folder: Path) -> Path:
 
 
 def image_ids(folder: Path, name: str) -> list[str]:
-    """The images of a list; of a list for one class, in which 1, 0 or -1 follows, all of them."""
+    """Return all image ids of a list; in lists of one class, 1, 0 or -1 follows each id."""
     lines = read_lines(folder / "ImageSets" / "Main" / f"{name}.txt", advice=ADVICE)
     return [line.split()[0] for line in lines]
 
 
 def labels_of(file: Path) -> Bool[np.ndarray, " classes"]:
-    """Which kinds of things an annotation tells of, other than as difficult ones."""
+    """Return the classes of an annotation's objects, as a row of a 0-1 table."""
     require_file(file, advice=ADVICE)
     try:
         tree = ElementTree.parse(file)
     except (ElementTree.ParseError, OSError) as error:
-        raise InputError(f"cannot read {file}: {error}; get the file again") from None
+        raise InputError(f"cannot read {file}: {error}; download the file again") from None
     labels = np.zeros(len(CLASSES), dtype=bool)
-    for thing in tree.iterfind("object"):
-        name = (thing.findtext("name") or "").strip()
+    for element in tree.iterfind("object"):
+        name = (element.findtext("name") or "").strip()
         if name not in CLASSES:
             raise InputError(
-                f"{file} tells of {name!r}, which is none of the {len(CLASSES)} classes of "
-                "VOC2007; get the file again"
+                f"{file} has an object {name!r}, which is none of the {len(CLASSES)} classes of "
+                "VOC2007; download the file again"
             )
-        if (thing.findtext("difficult") or "0").strip() != "1":
+        if (element.findtext("difficult") or "0").strip() != "1":
             labels[CLASSES.index(name)] = True
     return labels

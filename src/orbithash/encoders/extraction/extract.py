@@ -1,47 +1,57 @@
-"""A backbone's features of many image files, as one file that can be fitted and trained on."""
+"""A backbone's features of many images, and of further views of them, in one file to train on."""
 
 import time
-from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import UInt8
 
 from orbithash.data import (
-    ImageFiles,
+    ImageSource,
     LabelledFeatures,
     Split,
     Views,
     read_features,
     write_features,
 )
-from orbithash.encoders.extraction.feature_cache import Shard, ShardFolder
-from orbithash.encoders.extraction.views import Reading, list_readings, take
-from orbithash.encoders.image_reading import describe_files
-from orbithash.encoders.runs.fingerprints import changed_settings, fingerprint
+from orbithash.data.augmentation import read_training_view
+from orbithash.data.transforms import read_view
+from orbithash.encoders.encoder import Progress, no_progress
+from orbithash.encoders.encoding import unreadable_list, write_unreadable
+from orbithash.encoders.extraction.feature_cache import FeatureCache
+from orbithash.encoders.image_reading import NetworkOutputs, read_through_network
+from orbithash.encoders.runs.fingerprints import changed_settings, feature_fingerprint
 from orbithash.encoders.runtime import choose_runtime, run_by
-from orbithash.encoders.unreadable import unreadable_list, write_unreadable
 from orbithash.errors import InputError
-from orbithash.networks import PhotoBackbone
+from orbithash.networks import PhotoBackbone, View
 
-SHARD_SIZE = 256  # images that a killed run may have to read again
+PART_SIZE = 256  # images that a killed run may have to read again
+
+
+@dataclass(frozen=True)
+class ImageView:
+    """One view of an image: number 0 is the one that is encoded, 1 its mirror image, then crops."""
+
+    row: int
+    number: int
 
 
 @dataclass(frozen=True)
 class Extraction:
-    """What a run did."""
+    """How many images a call to `extract_features` processed."""
 
     n_images: int  # rows in the file
-    n_computed: int  # images and views in this run, and not found from an earlier one
+    n_computed: int  # images and views computed by this call, not found from an earlier one
     n_unreadable: int  # images that are left out
     seconds: float
 
 
 def extract_features(
-    images: ImageFiles,
+    images: ImageSource,
     backbone: PhotoBackbone,
     out: Path,
     *,
@@ -49,60 +59,59 @@ def extract_features(
     force: bool = False,
     batch_size: int = 32,
     runtime: str | None = None,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Progress = no_progress,
 ) -> Extraction:
     """Write the features of all images, with labels and split, to the file `out`.
 
-    What is done is kept in the folder `out` + ".partial" until the file is whole: a run that was
-    stopped, however it was, goes on from there. A file that already holds what is asked for is
-    left as it is, and one that holds anything else is replaced only with `force`.
+    Finished parts are kept in the folder `out` + ".partial" until the file is whole, so that a
+    stopped run resumes from there. A file that already holds these features is kept; any other is
+    replaced only with `force`.
 
-    Images that cannot be read are left out of features, labels and split, and are listed in
-    `unreadable_list(out)`. With `n_views` the file also has so many further views of each training
-    image: its mirror image, then random parts of it. `progress` is told how many images and
-    views are done, and of how many. The network is run by torch or onnxruntime, one of them for
-    the whole file; unless `runtime` says which, `choose_runtime` does.
+    Unreadable images are left out of features, labels and split, and listed in
+    `unreadable_list(out)`. With `n_views` the file also has that many further views of each
+    training image: its mirror image, then random crops. The whole file comes from one runtime,
+    torch or onnxruntime; `choose_runtime` chooses it unless `runtime` is given.
     """
     started = time.perf_counter()
     if out.is_dir():
         raise InputError(f"{out} is a folder; give --out the name of a file")
-    readings = list_readings(images, n_views=n_views)
-    runtime = runtime or choose_runtime(backbone, n_images=len(readings))
-    made_with = fingerprint(images, backbone, runtime=runtime, n_views=n_views)
+    views = list_views(images, n_views=n_views)
+    runtime = runtime or choose_runtime(backbone, n_images=len(views))
+    fingerprint = feature_fingerprint(images, backbone, runtime=runtime, n_views=n_views)
     if out.exists() and not force:
-        n_images = len(finished(out, made_with))
+        n_images = len(finished_features(out, fingerprint))
         return Extraction(n_images, 0, len(images) - n_images, time.perf_counter() - started)
 
-    shards = ShardFolder(out.with_name(out.name + ".partial"), made_with=made_with, force=force)
-    n_computed = fill(
-        shards,
-        readings,
+    cache = FeatureCache(out.with_name(out.name + ".partial"), fingerprint=fingerprint, force=force)
+    n_computed = compute_missing(
+        cache,
+        views,
         images,
         backbone,
         runtime=runtime,
         batch_size=batch_size,
         progress=progress,
     )
-    everything = joined([shards.read(number) for number in range(n_shards(readings))])
+    outputs = joined([cache.read(number) for number in range(n_parts(views))])
     try:
-        data = labelled(images, readings, everything, made_with)
+        data = labelled_features(images, views, outputs, fingerprint)
     except InputError:
-        # Nothing to go on with: once the files are mended they must be read again.
-        shards.remove()
+        # Nothing to resume from: once the files are repaired they must be read again.
+        cache.remove()
         raise
-    unreadable = list_unreadable(images, everything)
+    unreadable = list_unreadable(images, outputs)
     write_unreadable(unreadable, unreadable_list(out))
     write_features(data, out)
-    shards.remove()
+    cache.remove()
     return Extraction(len(data), n_computed, len(unreadable), time.perf_counter() - started)
 
 
-def finished(out: Path, made_with: str) -> LabelledFeatures:
-    """The features that are already there, if they are the ones asked for."""
+def finished_features(out: Path, fingerprint: str) -> LabelledFeatures:
+    """Return the features in an existing file; raise if they have another fingerprint."""
     try:
         data = read_features(out)
-        # Features of another runtime are the same but for their last digits.
-        changed = changed_settings(data.made_with or "{}", made_with, besides={"runtime"})
+        # Features of another runtime are the same except for their last digits.
+        changed = changed_settings(data.made_with or "{}", fingerprint, ignored={"runtime"})
     except InputError as error:
         raise InputError(
             f"{out} exists and holds something else ({error}); add --force to replace it, "
@@ -116,99 +125,124 @@ def finished(out: Path, made_with: str) -> LabelledFeatures:
     return data
 
 
-def fill(
-    shards: ShardFolder,
-    readings: list[Reading],
-    images: ImageFiles,
+def compute_missing(
+    cache: FeatureCache,
+    views: list[ImageView],
+    images: ImageSource,
     backbone: PhotoBackbone,
     *,
     runtime: str,
     batch_size: int,
-    progress: Callable[[int, int], None],
+    progress: Progress,
 ) -> int:
-    """Compute the shards that are not there yet; return how many readings gave features."""
-    missing = [number for number in range(n_shards(readings)) if number not in shards]
-    wanted = {
-        number: readings[number * SHARD_SIZE : (number + 1) * SHARD_SIZE] for number in missing
-    }
-    done = len(readings) - sum(len(part) for part in wanted.values())
-    progress(done, len(readings))
+    """Compute the parts that are not cached; return how many views gave features."""
+    missing = [number for number in range(n_parts(views)) if number not in cache]
+    views_of = {number: views[number * PART_SIZE : (number + 1) * PART_SIZE] for number in missing}
+    done = len(views) - sum(len(part) for part in views_of.values())
+    progress(done, len(views))
     if not missing:
         return 0
-    # Batches end where shards do, so that stopping a run cannot change the last digits.
-    sizes = {number: batch_sizes(len(wanted[number]), batch_size) for number in missing}
-    parts = describe_files(
-        (reading for number in missing for reading in wanted[number]),
-        partial(take, images=images, view=backbone.view),
+    # Batches end where parts do, so that stopping a run cannot change the last digits.
+    sizes = {number: batch_sizes(len(views_of[number]), batch_size) for number in missing}
+    batches = read_through_network(
+        (view for number in missing for view in views_of[number]),
+        partial(read_image_view, images=images, view=backbone.view),
         run_by(runtime, backbone, side=backbone.view.crop),
         n_features=backbone.n_features,
         batch_sizes=[size for number in missing for size in sizes[number]],
     )
     n_computed = 0
-    with closing(parts):
+    with closing(batches):
         for number in missing:
-            batches = []
-            for batch in islice(parts, len(sizes[number])):
-                batches.append(batch)
+            outputs = []
+            for batch in islice(batches, len(sizes[number])):
+                outputs.append(batch)
                 done += len(batch.readable)
-                progress(done, len(readings))
-            shard = joined(batches)
-            shards.write(number, shard)
-            n_computed += len(shard.features)
+                progress(done, len(views))
+            part = joined(outputs)
+            cache.write(number, part)
+            n_computed += len(part.features)
     return n_computed
 
 
-def joined(shards: list[Shard]) -> Shard:
-    return Shard(
-        features=np.concatenate([shard.features for shard in shards]),
-        readable=np.concatenate([shard.readable for shard in shards]),
-        reasons=tuple(reason for shard in shards for reason in shard.reasons),
+def joined(outputs: list[NetworkOutputs]) -> NetworkOutputs:
+    return NetworkOutputs(
+        features=np.concatenate([part.features for part in outputs]),
+        readable=np.concatenate([part.readable for part in outputs]),
+        reasons=tuple(reason for part in outputs for reason in part.reasons),
     )
 
 
-def labelled(
-    images: ImageFiles, readings: list[Reading], shard: Shard, made_with: str
+def labelled_features(
+    images: ImageSource, views: list[ImageView], outputs: NetworkOutputs, fingerprint: str
 ) -> LabelledFeatures:
-    """The features with the labels and the split of the images that could be read."""
-    readable = shard.readable[: len(images)]
+    """Return the features with the labels and the split of the images that could be read."""
+    readable = outputs.readable[: len(images)]
     if not readable.any():
         raise InputError(
-            f"none of the {len(images)} images in {images.root} can be read; the first: "
-            f"{images.paths[0]}: {shard.reasons[0]}"
+            f"none of the {len(images)} images in {images} can be read; the first: "
+            f"{images.paths[0]}: {outputs.reasons[0]}"
         )
     new_row = np.cumsum(readable) - 1
     parts = (images.split.train, images.split.query, images.split.database)
     labels = images.labels[readable]
     n_readable = np.count_nonzero(readable)
-    rows = np.array([reading.row for reading in readings], dtype=np.int64)
-    view_of = rows[len(images) :][shard.readable[len(images) :]]
-    # An image that could be read only some of the time has no row that its views could be of.
+    rows = np.array([view.row for view in views], dtype=np.int64)
+    view_of = rows[len(images) :][outputs.readable[len(images) :]]
+    # An image that became unreadable between two views has no row for its views to belong to.
     kept = readable[view_of]
-    views = Views(shard.features[n_readable:][kept], new_row[view_of[kept]])
+    further = Views(outputs.features[n_readable:][kept], new_row[view_of[kept]])
     return LabelledFeatures(
-        features=shard.features[:n_readable],
+        features=outputs.features[:n_readable],
         labels=labels.astype(np.int64) if labels.ndim == 1 else labels.astype(bool),
         split=Split(*(new_row[part[readable[part]]] for part in parts)),
         paths=tuple(images.paths[row] for row in np.flatnonzero(readable)),
         classes=images.classes,
-        made_with=made_with,
-        views=views if len(views.of) else None,
+        made_with=fingerprint,
+        views=further if len(further.of) else None,
     )
 
 
-def list_unreadable(images: ImageFiles, shard: Shard) -> dict[str, str]:
-    rows = np.flatnonzero(~shard.readable[: len(images)])
-    return {images.paths[row]: why for row, why in zip(rows, shard.reasons, strict=False)}
+def list_unreadable(images: ImageSource, outputs: NetworkOutputs) -> dict[str, str]:
+    rows = np.flatnonzero(~outputs.readable[: len(images)])
+    return {images.paths[row]: why for row, why in zip(rows, outputs.reasons, strict=False)}
 
 
-def n_shards(readings: list[Reading]) -> int:
-    return -(-len(readings) // SHARD_SIZE)
+def n_parts(views: list[ImageView]) -> int:
+    return -(-len(views) // PART_SIZE)
 
 
 def batch_sizes(n_images: int, batch_size: int) -> list[int]:
-    """As many full batches as there are, and the rest.
+    """Return full batches, and the rest.
 
     >>> batch_sizes(10, 4)
     [4, 4, 2]
     """
     return [min(batch_size, n_images - start) for start in range(0, n_images, batch_size)]
+
+
+def list_views(images: ImageSource, *, n_views: int) -> list[ImageView]:
+    """List the encoded view of all images, then `n_views` further views of those that train."""
+    rows = images.split.train.tolist()
+    further = [ImageView(row, number) for number in range(1, n_views + 1) for row in rows]
+    return [ImageView(row, 0) for row in range(len(images))] + further
+
+
+def read_image_view(
+    image_view: ImageView, images: ImageSource, view: View
+) -> UInt8[np.ndarray, "side side 3"]:
+    """Read the pixels of a view; its row and number determine a random crop.
+
+    The mirror image comes first, because it is closer to the encoded view than crops are.
+    """
+    image = images.image(image_view.row)
+    if image_view.number <= 1:
+        pixels = read_view(image, **asdict(view))
+        return pixels[:, ::-1] if image_view.number else pixels
+    return read_training_view(
+        image,
+        crop=view.crop,
+        rng=np.random.default_rng([image_view.row, image_view.number]),
+        keep_shape=view.keep_shape,
+        interpolation=view.interpolation,
+    )

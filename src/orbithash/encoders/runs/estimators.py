@@ -9,13 +9,14 @@ an array and `{"type": name, "attributes": …}` for an object.
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
+
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.decomposition import PCA
+
 from orbithash.errors import InputError
 from orbithash.hashers import HASHERS
 from orbithash.hashers.anchors import AnchorKernel
-
 
 # The only types that are ever made from a file.
 TYPES: dict[str, type] = {kind.__name__: kind for kind in (*HASHERS.values(), AnchorKernel, PCA)}

@@ -1,75 +1,44 @@
-"""One file for an encoder: safetensors, with what the arrays are in its header as JSON."""
+"""One file for an encoder: safetensors, with a JSON description in its header; it holds no code."""
 
 import json
 from pathlib import Path
 from typing import Any
+
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
-from torch import nn
-from orbithash.files import whole_file
-from orbithash.encoders.feature_encoder import FeatureEncoder
-from orbithash.encoders.runs.estimators import put_together, take_apart
-from orbithash.encoders.image_encoder import ImageEncoder
-from orbithash.errors import InputError
-from orbithash.hashers import Hasher
-from orbithash.networks import BACKBONES, FeatureHead, HashingNetwork, PhotoBackbone
+from safetensors.numpy import load, save
 
+from orbithash.encoders.encoder import Encoder
+from orbithash.encoders.feature_encoder import FeatureEncoder
+from orbithash.encoders.image_encoder import ImageEncoder
+from orbithash.encoders.runs.estimators import put_together
+from orbithash.errors import InputError
+from orbithash.files import whole_file
+from orbithash.hashers import Hasher
+from orbithash.networks import BACKBONES, FeatureHead, HashingNetwork
 
 HEADER = "orbithash"
 
 
-def write_encoder(encoder: FeatureEncoder | ImageEncoder, file: Path) -> None:
-    """Write all that encoding needs; the file cannot hold code."""
-    arrays: dict[str, np.ndarray] = {}
-    model = encoder.network if isinstance(encoder, ImageEncoder) else encoder.model
-    description: Any
-    if isinstance(model, HashingNetwork):
-        arrays = weights_of(model)
-        assert isinstance(model.backbone, PhotoBackbone)
-        description = {
-            "images": {
-                "backbone": name_of(model.backbone),
-                "arguments": model.backbone.arguments,
-                "n_bits": encoder.n_bits,
-                "hidden": model.head.hidden,
-                "dropout": model.head.dropout,
-            }
-        }
-    elif isinstance(model, FeatureHead):
-        arrays = weights_of(model)
-        names = ("n_features", "n_bits", "hidden", "dropout")
-        description = {"head": {name: getattr(model, name) for name in names}}
-    else:
-        description = {"hasher": take_apart(model, "", arrays)}
+def write_encoder(encoder: Encoder, file: Path) -> None:
     with whole_file(file) as opened:
-        opened.write(save(arrays, metadata={HEADER: json.dumps(description)}))
+        opened.write(encoder_to_bytes(encoder))
 
 
-def weights_of(network: nn.Module) -> dict[str, np.ndarray]:
-    """Each weight row by row, however it lies in memory."""
-    return {
-        name: weight.detach().cpu().contiguous().numpy()
-        for name, weight in network.state_dict().items()
-    }
+def encoder_to_bytes(encoder: Encoder) -> bytes:
+    """Return the content of the encoder's file; equal encoders give equal bytes."""
+    description, arrays = encoder.model()
+    return save(arrays, metadata={HEADER: json.dumps(description)})
 
 
-def name_of(backbone: nn.Module) -> str:
-    """What the registry calls a backbone."""
-    for name, kind in BACKBONES.items():
-        if type(backbone) is kind:
-            return name
-    raise TypeError(f"{type(backbone).__name__} cannot be saved; add it to BACKBONES")
-
-
-def read_encoder(file: Path) -> FeatureEncoder | ImageEncoder:
-    """The encoder of a file that `write_encoder` wrote."""
+def read_encoder(file: Path) -> Encoder:
+    """Read a file that `write_encoder` wrote."""
     try:
         with safe_open(file, framework="numpy") as opened:
             description = json.loads((opened.metadata() or {})[HEADER])
             arrays = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-        return made_of(description, arrays)
+        return rebuilt(description, arrays)
     except FileNotFoundError:
         raise InputError(f"there is no encoder {file}; give a folder that train wrote") from None
     except (SafetensorError, OSError, ValueError, LookupError, TypeError, RuntimeError) as error:
@@ -77,21 +46,38 @@ def read_encoder(file: Path) -> FeatureEncoder | ImageEncoder:
         raise InputError(f"cannot read an encoder from {file}: {reason}; train it again") from None
 
 
-def made_of(description: Any, arrays: dict[str, np.ndarray]) -> FeatureEncoder | ImageEncoder:
-    weights = {name: torch.from_numpy(array) for name, array in arrays.items()}
+def encoder_from_bytes(content: bytes) -> Encoder:
+    """Return the encoder whose file has this content."""
+    n_header = int.from_bytes(content[:8], "little")
+    try:
+        metadata = json.loads(content[8 : 8 + n_header])["__metadata__"]
+        return rebuilt(json.loads(metadata[HEADER]), load(content))
+    except (SafetensorError, ValueError, LookupError, TypeError, RuntimeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"cannot read the encoder of the index: {reason}; index again") from None
+
+
+def rebuilt(description: Any, arrays: dict[str, np.ndarray]) -> Encoder:
     if "images" in description:
-        made_with = description["images"]
-        backbone = BACKBONES[made_with["backbone"]](**made_with["arguments"])
-        sizes = {name: made_with[name] for name in ("n_bits", "hidden", "dropout")}
-        network = HashingNetwork(backbone, **sizes)
-        network.load_state_dict(weights)
+        network = hashing_network(description["images"], arrays)
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        return ImageEncoder(network.eval())
+        return ImageEncoder(network)
+    if "arrays" in description:
+        shape = tuple(description["arrays"]["input_shape"])
+        return FeatureEncoder(hashing_network(description["arrays"], arrays), shape)
     if "head" in description:
         head = FeatureHead(**description["head"])
-        head.load_state_dict(weights)
+        head.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
         return FeatureEncoder(head.eval())
     hasher = put_together(description["hasher"], arrays)
     if not isinstance(hasher, Hasher):
         raise TypeError(f"it holds a {type(hasher).__name__}, not a hasher")
     return FeatureEncoder(hasher)
+
+
+def hashing_network(description: Any, arrays: dict[str, np.ndarray]) -> HashingNetwork:
+    backbone = BACKBONES[description["backbone"]](**description["arguments"])
+    sizes = {name: description[name] for name in ("n_bits", "hidden", "dropout")}
+    network = HashingNetwork(backbone, **sizes)
+    network.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
+    return network.eval()

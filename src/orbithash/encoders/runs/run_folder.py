@@ -1,110 +1,146 @@
-"""The folder that training writes: enough to encode, to go on, and to repeat.
+"""The folder that training writes: enough to encode, to resume, and to repeat the run.
 
 model.safetensors   the encoder
-run.json            method, bits, seed, settings, what it was trained on, versions
+run.json            method, bits, seed, settings, source, versions
 log.jsonl           one line per epoch
-scores.json         what validation gave
-split.csv           of a run on images, which of them trained and which are queries
+scores.json         validation figures
+split.csv           for images: which of them trained and which are queries
 unreadable.txt      images that could not be read, with the reason, if there were any
 
-While training goes on, checkpoint.safetensors holds all that it needs to be taken up again.
+During training, checkpoint.safetensors holds the state that `--resume` needs.
 """
 
 import json
-import platform
-import tempfile
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from importlib.metadata import version
+import logging
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import cache
 from pathlib import Path
-from typing import Any
-from orbithash.encoders.feature_encoder import FeatureEncoder
-from orbithash.encoders.image_encoder import ImageEncoder
-from orbithash.encoders.runs.model_file import read_encoder, write_encoder
-from orbithash.errors import InputError
-from orbithash.index import Index, open_index
-from orbithash.index.addresses import remote_place
-from orbithash.networks.backbones import check_device
 
+from orbithash.data import ImageFiles, image_table, write_image_table
+from orbithash.encoders.encoder import Encoder
+from orbithash.encoders.runs.model_file import read_encoder, write_encoder
+from orbithash.encoders.runs.record import Epoch, RunRecord, Training
+from orbithash.errors import InputError
+from orbithash.files import check_replaceable, partial_folder, whole_folder
 
 MODEL, RECORD, LOG, SCORES = "model.safetensors", "run.json", "log.jsonl", "scores.json"
 SPLIT, UNREADABLE, CHECKPOINT = "split.csv", "unreadable.txt", "checkpoint.safetensors"
 CONTENTS = frozenset({MODEL, RECORD, LOG, SCORES, SPLIT, UNREADABLE})
 
 
-@dataclass(frozen=True)
-class RunRecord:
-    """What made a run: with the same data and versions, the same again."""
-
-    method: str
-    n_bits: int
-    seed: int
-    preset: str
-    settings: Mapping[str, Any]
-    options: Mapping[str, Any]  # of the loss or the hasher, where not its defaults
-    source: str
-    init: str | None
-    versions: Mapping[str, str]
-    backbone: str | None = None  # of an encoder of images
-    weights: str | None = None  # that the backbone began with
-    data_digest: str | None = None  # of the images or features with labels and split
-    features_by: str | None = None  # digest of the weights that made the features, where known
+def save_run(encoder: Encoder, folder: str | Path) -> None:
+    """Write the encoder with its record and log into a new folder."""
+    folder = Path(folder)
+    check_replaceable(folder, contents=CONTENTS, force=False)
+    with whole_folder(folder, replace=True) as new:
+        write_run(encoder, new)
+        if encoder.history:
+            write = epoch_logger(new / LOG)
+            for epoch in encoder.history:
+                write(epoch)
 
 
-def versions() -> dict[str, str]:
-    packages = ("orbithash", "numpy", "scikit-learn", "scipy", "numba", "torch")
-    return {"python": platform.python_version()} | {name: version(name) for name in packages}
-
-
-def write_run(
-    folder: Path,
-    encoder: FeatureEncoder | ImageEncoder,
-    record: RunRecord,
-    scores: Mapping[str, Any],
-) -> None:
-    """Write everything but the log, which was written while training went on."""
+def write_run(encoder: Encoder, folder: Path) -> None:
+    """Write everything except the log, which training writes epoch by epoch."""
     write_encoder(encoder, folder / MODEL)
-    for name, content in ((RECORD, asdict(record)), (SCORES, dict(scores))):
+    training = encoder.training or Training(RunRecord("unknown", encoder.n_bits))
+    for name, content in ((RECORD, asdict(training.record)), (SCORES, training.scores())):
         (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
-def read_record(run: Path) -> RunRecord:
-    """How a run was made."""
-    check_is_there(run)
-    try:
-        return RunRecord(**json.loads((run / RECORD).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise InputError(f"{run} is not a run ({error}); give a folder that train wrote") from None
-
-
-def load(run: str | Path, *, device: str = "cpu") -> FeatureEncoder | ImageEncoder:
-    """The encoder of a run, or of an index, ready to encode; that of images on any device."""
-    check_device(device)
-    encoder = read(run)
-    if isinstance(encoder, ImageEncoder):
-        encoder.network.to(device)
-    elif device != "cpu":
-        raise InputError(f"{run} encodes features, which is done on cpu; {device} is for images")
+def load_run(folder: str | Path) -> Encoder:
+    """Return the encoder of a run, or of an index on disk."""
+    folder = Path(folder)
+    check_is_run(folder)
+    encoder = read_encoder(folder / MODEL)
+    if (folder / RECORD).exists():
+        encoder.training = read_training(folder)
     return encoder
 
 
-def read(run: str | Path) -> FeatureEncoder | ImageEncoder:
-    if remote_place(run) is not None:
-        with open_index(run) as index:
-            return encoder_of(index)
-    check_is_there(Path(run))
-    return read_encoder(Path(run) / MODEL)
+def read_training(folder: Path) -> Training:
+    """Return how a run was trained; a run whose log or scores are missing has no history."""
+    record = read_record(folder)
+    try:
+        history = read_log(folder / LOG) if (folder / LOG).exists() else []
+        scores = json.loads((folder / SCORES).read_text(encoding="utf-8"))
+        return Training(record, tuple(history), float(scores["seconds"]))
+    except (OSError, ValueError, LookupError, TypeError):
+        return Training(record)
 
 
-def check_is_there(run: Path) -> None:
-    if not run.is_dir():
-        raise InputError(f"there is no run {run}; give a folder that train wrote")
+def read_record(folder: Path) -> RunRecord:
+    check_is_run(folder)
+    try:
+        return RunRecord(**json.loads((folder / RECORD).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(
+            f"{folder} is not a run ({error}); give a folder that train wrote"
+        ) from None
 
 
-def encoder_of(index: Index) -> FeatureEncoder | ImageEncoder:
-    """The encoder whose codes an index holds, ready to encode."""
-    content = index.encoder()
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "model.safetensors"
-        file.write_bytes(content)
-        return read_encoder(file)
+def check_is_run(folder: Path) -> None:
+    if folder.is_dir():
+        return
+    if partial_folder(folder).is_dir():
+        raise InputError(
+            f"the run {folder} is not finished: it is in {partial_folder(folder)}; "
+            "repeat its train command with --resume"
+        )
+    raise InputError(f"there is no run {folder}; give a folder that train wrote")
+
+
+def is_finished(folder: Path) -> bool:
+    return (folder / RECORD).exists() and not partial_folder(folder).exists()
+
+
+def epoch_logger(file: Path) -> Callable[[Epoch], None]:
+    """Return a function that appends an epoch to a new log, one line of JSON each.
+
+    A resumed run logs its earlier epochs again first, so an old file is removed.
+    """
+    file.unlink(missing_ok=True)
+
+    def write(epoch: Epoch) -> None:
+        with file.open("a", encoding="utf-8") as opened:
+            opened.write(json.dumps(asdict(epoch)) + "\n")
+
+    return write
+
+
+def read_log(file: Path) -> list[Epoch]:
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return [Epoch(**json.loads(line)) for line in lines]
+
+
+logger = logging.getLogger(__name__)
+
+
+def write_split(images: ImageFiles, run: Path) -> None:
+    """Write the images with their split into a run's folder.
+
+    It is left out if the classes have names that a table cannot hold.
+    """
+    try:
+        write_image_table(images, run / SPLIT)
+    except InputError as error:
+        logger.warning("the split is not kept: %s", error)
+
+
+def trained_queries(run: Path, images: ImageFiles) -> list[str]:
+    """Return the paths of the queries that trained the run; images are compared by location."""
+    if not (run / SPLIT).exists():
+        return []
+    run_images = image_table(run / SPLIT)
+
+    @cache  # resolving reads every part of a path from disk
+    def real_folder(folder: Path) -> Path:
+        return folder.resolve()
+
+    def location(file: Path) -> Path:
+        return real_folder(file.parent) / file.name
+
+    trained = {location(run_images.file(row)) for row in run_images.split.train.tolist()}
+    queries = images.split.query.tolist()
+    return [images.paths[row] for row in queries if location(images.file(row)) in trained]

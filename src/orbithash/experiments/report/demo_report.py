@@ -1,4 +1,4 @@
-"""The demo's comparison as one HTML file: pictures are inside, nothing is loaded."""
+"""The comparison of the demo as one HTML page."""
 
 import io
 from collections.abc import Sequence
@@ -9,16 +9,18 @@ import numpy as np
 from jaxtyping import Bool, Float32
 from PIL import Image
 
-from orbithash.experiments.outcome import Comparison, Outcome
+from orbithash.experiments.comparison import Comparison, Outcome
 from orbithash.experiments.report.figure import Curve, precision_at_figure, precision_recall_figure
-from orbithash.experiments.report.html import Picture, data_uri, picture, render
+from orbithash.experiments.report.html import Picture, data_uri, render_page, svg_picture
 from orbithash.experiments.tables.statistics import mean_precision_at, mean_recall_precision
 
-HARDEST = 4  # queries shown of those that the first method answers worst
+N_HARDEST = 4  # queries with the fewest related images found
 
 
 @dataclass(frozen=True)
-class Thumbnail:
+class DemoHit:
+    """One image that a search returned."""
+
     source: str  # data URI
     label: str
     related: bool
@@ -26,39 +28,39 @@ class Thumbnail:
 
 
 @dataclass(frozen=True)
-class Row:
-    """A query and what was found, nearest first."""
+class DemoQuery:
+    """A query image and its hits, nearest first."""
 
-    source: str
+    source: str  # data URI
     label: str
-    found: tuple[Thumbnail, ...]
+    hits: tuple[DemoHit, ...]
 
 
 def write_report(file: Path, comparison: Comparison, *, seconds: float) -> None:
-    """Write the page; it differs between runs of the same comparison only in the seconds."""
-    file.write_text(render_report(comparison, seconds=seconds), encoding="utf-8")
+    """Write the page; only the seconds differ between runs of the same comparison."""
+    file.write_text(render_demo_report(comparison, seconds=seconds), encoding="utf-8")
 
 
-def render_report(comparison: Comparison, *, seconds: float) -> str:
-    longest = comparison.code_lengths()[-1]
-    shown = [outcome for outcome in comparison.outcomes if outcome.n_bits == longest]
-    first_of_each, hardest = chosen_queries(comparison, shown[0])
-    return render(
+def render_demo_report(comparison: Comparison, *, seconds: float) -> str:
+    max_bits = comparison.code_lengths()[-1]
+    longest = [outcome for outcome in comparison.outcomes if outcome.n_bits == max_bits]
+    first_of_each, hardest = example_queries(comparison, longest[0])
+    return render_page(
         "demo.html",
         comparison=comparison,
         verdicts=[verdict(comparison, n_bits) for n_bits in comparison.code_lengths()],
         pictures=pictures(comparison),
-        shown_bits=longest,
-        retrieved=[(o.method, rows(comparison, o, first_of_each)) for o in shown],
-        hardest=(shown[0].method, rows(comparison, shown[0], hardest)),
+        example_bits=max_bits,
+        examples=[(o.method, demo_queries(comparison, o, first_of_each)) for o in longest],
+        hardest=(longest[0].method, demo_queries(comparison, longest[0], hardest)),
         seconds=seconds,
     )
 
 
 def verdict(comparison: Comparison, n_bits: int) -> str:
-    """Who is best, and best of the networks, in words that claim no more than the runs show."""
+    """Name the best method, and the best network with its lead compared to the noise."""
     ranked = sorted((o for o in comparison.outcomes if o.n_bits == n_bits), key=lambda o: -o.map)
-    best = f"At {n_bits} bits {ranked[0].method} scores highest, {ranked[0].map:.3f}."
+    best = f"At {n_bits} bits, {ranked[0].method} has the highest MAP, {ranked[0].map:.3f}."
     networks = [outcome for outcome in ranked if outcome.kind == "deep"]
     if len(networks) < 2:
         return best
@@ -67,13 +69,13 @@ def verdict(comparison: Comparison, n_bits: int) -> str:
     spread = float(np.hypot(first.map_spread, second.map_spread))
     judgement = "within" if ahead <= spread else "beyond"
     return (
-        f"{best} Of the networks {first.method} is {ahead:.3f} ahead of {second.method}, "
-        f"{judgement} the ±{spread:.3f} that runs differ by."
+        f"{best} Among the networks, {first.method} is {ahead:.3f} ahead of {second.method}, "
+        f"{judgement} the spread of the runs (±{spread:.3f})."
     )
 
 
 def pictures(comparison: Comparison) -> list[Picture]:
-    """Precision-recall and precision@N, at each code length."""
+    """Draw precision-recall and precision at N, for each code length."""
     drawn = []
     for n_bits in comparison.code_lengths():
         outcomes = [o for o in comparison.outcomes if o.n_bits == n_bits]
@@ -88,38 +90,40 @@ def pictures(comparison: Comparison) -> list[Picture]:
             ),
             (precision_at_figure(by_number, n_bits=n_bits, strong=strong), "Precision at N"),
         ):
-            drawn.append(picture(svg, f"{name} at {n_bits} bits of {methods}"))
+            drawn.append(svg_picture(svg, f"{name} at {n_bits} bits of {methods}"))
     return drawn
 
 
-def chosen_queries(comparison: Comparison, outcome: Outcome) -> tuple[list[int], list[int]]:
-    """Positions of the first query of every class, and of those the outcome answers worst."""
+def example_queries(comparison: Comparison, outcome: Outcome) -> tuple[list[int], list[int]]:
+    """Return positions of the first query of every class, and of those with the worst hits."""
     labels = comparison.dataset.labels[comparison.dataset.split.query]
     _, first_of_each = np.unique(labels, return_index=True)
-    found = related_found(comparison, outcome).sum(axis=1)
-    return first_of_each.tolist(), np.argsort(found, kind="stable")[:HARDEST].tolist()
+    n_related = related_hits(comparison, outcome).sum(axis=1)
+    return first_of_each.tolist(), np.argsort(n_related, kind="stable")[:N_HARDEST].tolist()
 
 
-def related_found(comparison: Comparison, outcome: Outcome) -> Bool[np.ndarray, "queries k"]:
+def related_hits(comparison: Comparison, outcome: Outcome) -> Bool[np.ndarray, "queries k"]:
     labels = comparison.dataset.labels
-    asked = labels[comparison.dataset.split.query]
-    related: np.ndarray = labels[outcome.neighbours.ids] == asked[:, None]
+    query_labels = labels[comparison.dataset.split.query]
+    related: np.ndarray = labels[outcome.neighbours.ids] == query_labels[:, None]
     return related
 
 
-def rows(comparison: Comparison, outcome: Outcome, queries: Sequence[int]) -> list[Row]:
-    """What the outcome's first run found for some of the queries."""
+def demo_queries(
+    comparison: Comparison, outcome: Outcome, queries: Sequence[int]
+) -> list[DemoQuery]:
+    """Return the hits of the outcome's first run for some of the queries."""
     dataset, neighbours = comparison.dataset, outcome.neighbours
-    related = related_found(comparison, outcome)
-
-    shown = [thumbnail(image) for image in dataset.images]
+    related = related_hits(comparison, outcome)
+    uris = [png_uri(image.reshape(8, 8)) for image in dataset.features]
+    assert dataset.classes is not None
     names = [dataset.classes[label] for label in dataset.labels]
     return [
-        Row(
-            source=shown[dataset.split.query[query]],
+        DemoQuery(
+            source=uris[dataset.split.query[query]],
             label=names[dataset.split.query[query]],
-            found=tuple(
-                Thumbnail(shown[image], names[image], bool(is_related), int(distance))
+            hits=tuple(
+                DemoHit(uris[image], names[image], bool(is_related), int(distance))
                 for image, is_related, distance in zip(
                     neighbours.ids[query], related[query], neighbours.distances[query], strict=True
                 )
@@ -129,8 +133,8 @@ def rows(comparison: Comparison, outcome: Outcome, queries: Sequence[int]) -> li
     ]
 
 
-def thumbnail(image: Float32[np.ndarray, "1 height width"]) -> str:
-    """A grey image with values in [0, 1] as dark ink on white paper."""
+def png_uri(image: Float32[np.ndarray, "height width"]) -> str:
+    """Return the data URI of a grey image with values in [0, 1], where 1 is black."""
     file = io.BytesIO()
-    Image.fromarray(np.uint8(255 * (1 - image[0]))).save(file, format="PNG")
+    Image.fromarray(np.uint8(255 * (1 - image))).save(file, format="PNG")
     return data_uri(file.getvalue(), "image/png")

@@ -1,70 +1,164 @@
-"""A table of results as Markdown: MAP beside the paper's, the reference against each method, and
-in words where the reference stands."""
+"""A table of results as Markdown: MAP beside the published one, tests of the reference against
+each method, and the rank of the reference in words."""
 
 from orbithash.experiments.tables.results import Cell, Column, Results, Standing
+from orbithash.experiments.tables.spec import TableRow
 from orbithash.experiments.tables.statistics import SIGNIFICANT, PairedTest
 
-NOTHING = "–"
+EMPTY = "–"
 
 
 def to_markdown(results: Results) -> str:
+    """Return the whole of table.md."""
+    reference = results.display_name(results.table.reference)
     parts = [f"# {results.table.title}", how_to_read(results), map_table(results)]
     if len(results.seeds) > 1:
         parts += [
-            f"## {results.shown(results.table.reference)} against each method",
+            f"## {reference} against each method",
             how_tested(results),
             test_table(results),
         ]
     parts += [
-        f"## Where {results.shown(results.table.reference)} stands",
-        in_short(results),
-        "\n".join(f"- {line}" for line in standings(results)),
+        f"## Where {reference} stands",
+        standing_summary(results),
+        "\n".join(f"- {line}" for line in standing_lines(results)),
     ]
     if results.missing:
-        parts += ["## Missing", "\n".join(f"- {run}" for run in results.missing)]
+        parts += ["## Missing runs", "\n".join(f"- {run}" for run in results.missing)]
     return "\n\n".join(parts) + "\n"
 
 
 def how_to_read(results: Results) -> str:
+    """Explain the figures of `map_table`."""
     n = len(results.seeds)
     seeds = f"mean ± standard deviation over {n} seeds" if n > 1 else "one seed"
-    text = f"Expected MAP over the order of ties, {seeds}; the highest of a column in bold."
+    text = f"Expected MAP over the order of ties, {seeds}. The highest of each column is bold."
     trains = any(stage["settings"] for stages in results.stages.values() for stage in stages)
     if trains:
-        text += f" {trained_how(results)}"
-    if any(cell.printed is not None for cell in results.cells.values()):
-        text += " Beneath it what the paper prints,"
+        text += f" {trained_parts(results)}"
+    if any(cell.published_map is not None for cell in results.cells.values()):
+        text += " The second line of a cell is the published MAP"
         if trains:
-            text += " its losses having trained the whole network,"
-        text += " and in brackets by how much ours differs."
-    if not all(line.in_paper for line in results.table.lines):
+            text += " (in the paper, losses trained the whole network)"
+        text += ", followed by the difference of ours."
+    if not all(row.in_paper for row in results.table.rows):
         text += " Rows in italics are not in the paper."
     return text
 
 
-def trained_how(results: Results) -> str:
-    """What losses trained: heads, whole networks, or one here and the other there."""
-    whole = [source.shown for source in results.sources if source.fine_tuning is not None]
+def trained_parts(results: Results) -> str:
+    """Say what the losses trained: heads, whole networks, or each on some of the sources."""
+    whole = [source.display_name for source in results.sources if source.fine_tuning is not None]
     if not whole:
         return "Losses trained a head on fixed features."
     if len(whole) == len(results.sources):
         return "Losses trained the whole network on images."
-    return f"Losses trained the whole network on {', '.join(whole)}, else a head on fixed features."
+    return (
+        f"Losses trained the whole network on {', '.join(whole)}, and a head on fixed features on "
+        "the other sources."
+    )
 
 
 def map_table(results: Results) -> str:
+    """Return one row per method, with its MAP in every column."""
     rows = [header(results)]
     best = {column: results.best(column) for column in results.columns}
-    for line in results.table.lines:
-        cells = [line.shown if line.in_paper else f"*{line.shown}*"]
+    for row in results.table.rows:
+        cells = [row_title(row)]
         for column in results.columns:
-            cell = results.cells.get((line.row.name, column))
-            is_best = best[column] == line.row.name
+            cell = results.cells.get((row.name, column))
+            is_best = best[column] == row.name
             cells.append(
-                map_cell(cell, best=is_best, n_seeds=len(results.seeds)) if cell else NOTHING
+                map_cell(cell, best=is_best, n_seeds=len(results.seeds)) if cell else EMPTY
             )
         rows.append(cells)
     return as_markdown_table(rows)
+
+
+def how_tested(results: Results) -> str:
+    """Explain the figures of `test_table`."""
+    reference = results.display_name(results.table.reference)
+    return (
+        f"{reference} minus the method: mean of the paired differences over seeds ± standard "
+        "error, and p of a two-sided paired t-test, Holm-corrected for all methods of the column. "
+        f"Bold: p < {SIGNIFICANT}. The test covers the randomness of training, not the "
+        "choice of queries."
+    )
+
+
+def test_table(results: Results) -> str:
+    """Return one row per method, with the reference's difference and p in every column."""
+    rows = [header(results)]
+    for row in results.table.rows:
+        if row.name == results.table.reference:
+            continue
+        cells = [row_title(row)]
+        for column in results.columns:
+            cell = results.cells.get((row.name, column))
+            if cell and cell.reference_test and cell.p_holm is not None:
+                cells.append(test_cell(cell.reference_test, cell.p_holm))
+            else:
+                cells.append(EMPTY)
+        rows.append(cells)
+    return as_markdown_table(rows)
+
+
+def standing_summary(results: Results) -> str:
+    """Count the columns in which the reference is first, or near, among the paper's rows."""
+    reference = results.display_name(results.table.reference)
+    found = (results.standing(column, in_paper_only=True) for column in results.columns)
+    standings = [standing for standing in found if standing]
+    first = sum(standing.is_first for standing in standings)
+    clearly = sum(standing.is_first and standing.all_beyond_noise for standing in standings)
+    near = sum(not standing.is_first and standing.within_one_error for standing in standings)
+    text = "Among the paper's rows, "
+    text += f"{reference} is first in {first} of {len(results.columns)} columns"
+    if len(results.seeds) > 1:
+        text += f" (in {clearly} beyond noise)"
+        text += f" and within one standard error of the first in {near} more"
+    text += "."
+    if results.missing:
+        text += (
+            f" {len(results.missing)} runs are missing; rows with missing runs are not compared."
+        )
+    return text
+
+
+def standing_lines(results: Results) -> list[str]:
+    """Describe the rank of the reference, one line per column."""
+    lines = []
+    for column in results.columns:
+        text = f"{column_name(results, column)}: "
+        among_paper = results.standing(column, in_paper_only=True)
+        text += describe_standing(results, among_paper)
+        among_all = results.standing(column, in_paper_only=False)
+        if among_paper and among_all and among_all.first != among_paper.first:
+            text += f" Among all rows: {describe_standing(results, among_all)}"
+        lines.append(text)
+    return lines
+
+
+def describe_standing(results: Results, standing: Standing | None) -> str:
+    if standing is None:
+        return "nothing to compare."
+    text = describe_difference(results.display_name(results.table.reference), standing)
+    if standing.left_out:
+        text += f" Not compared, because runs are missing: {', '.join(standing.left_out)}."
+    return text
+
+
+def describe_difference(reference: str, standing: Standing) -> str:
+    if standing.is_first:
+        ahead = f"{reference} is first, {standing.ahead:.4f} ahead of {standing.next}"
+        if standing.p is None:
+            return f"{ahead}; one seed is not enough for a test."
+        noise = "" if standing.next_beyond_noise else ", within noise"
+        return f"{ahead} ({format_p(standing.p)}{noise})."
+    behind = f"{reference} is {standing.behind:.4f} behind {standing.first}"
+    if standing.standard_error is None:
+        return f"{behind}; one seed is not enough for a test."
+    error = f"one standard error of its mean ({standing.standard_error:.4f})"
+    return f"{behind}, {'within' if standing.within_one_error else 'beyond'} {error}."
 
 
 def header(results: Results) -> list[str]:
@@ -73,7 +167,11 @@ def header(results: Results) -> list[str]:
 
 def column_name(results: Results, column: Column) -> str:
     source, n_bits = column
-    return f"{results.source(source).shown}, {n_bits} bits"
+    return f"{results.source(source).display_name}, {n_bits} bits"
+
+
+def row_title(row: TableRow) -> str:
+    return row.display_name if row.in_paper else f"*{row.display_name}*"
 
 
 def map_cell(cell: Cell, *, best: bool, n_seeds: int) -> str:
@@ -83,109 +181,28 @@ def map_cell(cell: Cell, *, best: bool, n_seeds: int) -> str:
         text += f" ± {cell.map.deviation:.4f}"
     if len(cell.maps) < n_seeds:
         text += f" ({len(cell.maps)} of {n_seeds} seeds)"
-    if cell.printed is not None and cell.difference is not None:
-        text += f"<br>{cell.printed:.4f} ({signed(cell.difference)})"
+    if cell.published_map is not None and cell.published_difference is not None:
+        text += f"<br>{cell.published_map:.4f} ({signed(cell.published_difference)})"
     return text
-
-
-def how_tested(results: Results) -> str:
-    reference = results.shown(results.table.reference)
-    return (
-        f"{reference} minus the method: mean of the differences seed by seed ± its standard error, "
-        "and p of a two-sided paired t-test, corrected by Holm's procedure for all methods of the "
-        f"column. In bold where p < {SIGNIFICANT}. It tells the chance of training apart, not the "
-        "chance of which queries there are."
-    )
-
-
-def test_table(results: Results) -> str:
-    rows = [header(results)]
-    for line in results.table.lines:
-        if line.row.name == results.table.reference:
-            continue
-        cells = [line.shown if line.in_paper else f"*{line.shown}*"]
-        for column in results.columns:
-            cell = results.cells.get((line.row.name, column))
-            if cell and cell.reference_above and cell.p_holm is not None:
-                cells.append(test_cell(cell.reference_above, cell.p_holm))
-            else:
-                cells.append(NOTHING)
-        rows.append(cells)
-    return as_markdown_table(rows)
 
 
 def test_cell(test: PairedTest, p: float) -> str:
     difference = signed(test.difference)
-    shown = f"**{difference}**" if p < SIGNIFICANT else difference
-    return f"{shown} ± {test.standard_error:.4f}<br>{p_in_words(p)}"
+    text = f"**{difference}**" if p < SIGNIFICANT else difference
+    return f"{text} ± {test.standard_error:.4f}<br>{format_p(p)}"
 
 
-def p_in_words(p: float) -> str:
-    """A p-value.
+def format_p(p: float) -> str:
+    """Format a p-value.
 
-    >>> p_in_words(0.0123), p_in_words(0.0000123)
+    >>> format_p(0.0123), format_p(0.0000123)
     ('p = 0.012', 'p < 0.001')
     """
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
-def in_short(results: Results) -> str:
-    """In how many columns the reference is first, or near, among the paper's rows."""
-    reference = results.shown(results.table.reference)
-    found = (results.standing(column, in_paper_only=True) for column in results.columns)
-    standings = [standing for standing in found if standing]
-    first = sum(standing.is_first for standing in standings)
-    clearly = sum(standing.is_first and standing.all_beyond_noise for standing in standings)
-    near = sum(not standing.is_first and standing.within_one_error for standing in standings)
-    text = f"Of {len(results.columns)} columns {reference} is first in {first}"
-    if len(results.seeds) > 1:
-        text += f" (in {clearly} beyond noise)"
-        text += f" and within one standard error of the first in {near} more"
-    text += ", among the paper's rows."
-    if results.missing:
-        text += f" {len(results.missing)} runs are missing, and rows without them are not compared."
-    return text
-
-
-def standings(results: Results) -> list[str]:
-    """One line per column, as plain as the figures allow."""
-    lines = []
-    for column in results.columns:
-        text = f"{column_name(results, column)}: "
-        among_paper = results.standing(column, in_paper_only=True)
-        text += in_words(results, among_paper)
-        among_all = results.standing(column, in_paper_only=False)
-        if among_paper and among_all and among_all.first != among_paper.first:
-            text += f" With the rows that are not in the paper: {in_words(results, among_all)}"
-        lines.append(text)
-    return lines
-
-
-def in_words(results: Results, standing: Standing | None) -> str:
-    if standing is None:
-        return "nothing to compare."
-    text = difference_in_words(results.shown(results.table.reference), standing)
-    if standing.left_out:
-        text += f" Not compared, with runs missing: {', '.join(standing.left_out)}."
-    return text
-
-
-def difference_in_words(reference: str, standing: Standing) -> str:
-    if standing.is_first:
-        ahead = f"{reference} is first, {standing.ahead:.4f} ahead of {standing.next}"
-        if standing.p is None:
-            return f"{ahead}; one seed cannot tell whether by chance."
-        noise = "" if standing.next_beyond_noise else ", within noise"
-        return f"{ahead} ({p_in_words(standing.p)}{noise})."
-    behind = f"{reference} is {standing.behind:.4f} behind {standing.first}"
-    if standing.standard_error is None:
-        return f"{behind}; one seed cannot tell whether by chance."
-    error = f"one standard error of it ({standing.standard_error:.4f})"
-    return f"{behind}, {'within' if standing.within_one_error else 'beyond'} {error}."
-
-
 def signed(number: float) -> str:
-    """With a sign and a real minus.
+    """Format a number with its sign and a true minus.
 
     >>> signed(-0.01234)
     '−0.0123'

@@ -1,11 +1,11 @@
-"""Committed results in pages: what stands between two marks follows from a results.json.
+"""Committed results in Markdown pages: rewrite the part between two marks from a results.json.
 
     <!-- results of main: short -->
     <!-- end of results -->
 
-holds the table of `experiments/main/results.json` and where the reference stands; with `table` in
-place of `short`, the table alone; with `whole`, everything that table.md has. A table without
-results leaves the page as it is.
+`short` shows the table of `experiments/main/results.json` and a sentence on the rank of the
+reference, `table` the table alone, and `whole` all of table.md. If there is no such file, the page
+stays as it is.
 
     python -m orbithash.experiments.report.show_results README.md docs/results.md
 """
@@ -14,8 +14,14 @@ import re
 import sys
 from pathlib import Path
 
-from orbithash.experiments.report.markdown import how_to_read, in_short, map_table, to_markdown
-from orbithash.experiments.tables.results import Results, read_results
+from orbithash.experiments.report.markdown import (
+    how_to_read,
+    map_table,
+    standing_summary,
+    to_markdown,
+)
+from orbithash.experiments.tables.results import Results
+from orbithash.experiments.tables.results_json import read_results
 from orbithash.files import whole_file
 
 MARKED = re.compile(
@@ -26,17 +32,26 @@ MARKED = re.compile(
 )
 
 
-def refreshed(text: str, results_folder: Path) -> str:
-    """The page with the results that are there now."""
+def refresh(page: Path, results_folder: Path) -> None:
+    """Rewrite the page if it is out of date."""
+    text = page.read_text(encoding="utf-8")
+    fresh = refreshed(text, results_folder)
+    if fresh != text:
+        with whole_file(page) as file:
+            file.write(fresh.encode())
 
-    def written(marked: re.Match[str]) -> str:
+
+def refreshed(text: str, results_folder: Path) -> str:
+    """Return the page with the current results."""
+
+    def replacement(marked: re.Match[str]) -> str:
         file = results_folder / marked["table"] / "results.json"
         if not file.exists():
             return marked[0]
         form = FORMS[marked["form"]]
         return f"{marked['begin']}\n{form(read_results(file))}\n\n{marked['end']}"
 
-    return MARKED.sub(written, text)
+    return MARKED.sub(replacement, text)
 
 
 def table_form(results: Results) -> str:
@@ -44,25 +59,16 @@ def table_form(results: Results) -> str:
 
 
 def short_form(results: Results) -> str:
-    return f"{table_form(results)}\n\n{in_short(results)}"
+    return f"{table_form(results)}\n\n{standing_summary(results)}"
 
 
 def whole_form(results: Results) -> str:
-    """As table.md without its title, one level of headings lower: the page has its own."""
+    """Return table.md without its title and with headings one level lower."""
     _, _, body = to_markdown(results).partition("\n\n")
     return re.sub("^#", "##", body, flags=re.MULTILINE).strip()
 
 
 FORMS = {"table": table_form, "short": short_form, "whole": whole_form}
-
-
-def refresh(page: Path, results_folder: Path) -> None:
-    """Rewrite the page, if it is stale."""
-    text = page.read_text(encoding="utf-8")
-    fresh = refreshed(text, results_folder)
-    if fresh != text:
-        with whole_file(page) as file:
-            file.write(fresh.encode())
 
 
 if __name__ == "__main__":

@@ -1,119 +1,29 @@
-"""One run: train its stages, score on the split's queries, and keep everything in a folder.
+"""One run of a table: train its stages, score the split's queries, write a folder.
 
 model.safetensors, run.json, log.jsonl, scores.json    as `orbithash train` writes them
-identity.json      all that decides the outcome
+identity.json      everything that determines the scores
 evaluation.json    the scores of the queries in the database
-codes.npz          what was scored: the codes of queries and database, by row
+codes.npz          the codes that were scored, of queries and database, by row
 """
 
 import json
-import os
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from orbithash.data import ImageFiles, LabelledFeatures, read_features
-from orbithash.data.sources import open_source
-from orbithash.encoders import FeatureEncoder, ImageEncoder, RunRecord, write_run
-from orbithash.encoders.runs.run_folder import LOG, SCORES, versions
+from orbithash.encoders import Encoder, Epoch, RunRecord, Training
+from orbithash.encoders.runs.record import package_versions
+from orbithash.encoders.runs.run_folder import LOG, SCORES, epoch_logger, write_run
 from orbithash.errors import InputError
-from orbithash.evaluation import Scores, encode_split, evaluate_rows, mean_average_precision
-from orbithash.experiments.tables.plan import Run, Stage
-from orbithash.experiments.tables.sources import FineTuning, Source
-from orbithash.networks import load_photo_backbone
-from orbithash.training import (
-    PRESETS,
-    Checkpoints,
-    Epoch,
-    Trained,
-    log_to,
-    seeded,
-    train_on_features,
-    train_on_images,
-)
+from orbithash.evaluation import Scores, encode_split, evaluate_rows
+from orbithash.experiments.tables.plan import PlannedRun
+from orbithash.experiments.tables.sources import SourceData, open_source_data
+from orbithash.files import whole_folder
+from orbithash.training import PRESETS, Hooks, train
 from orbithash.training.environment import keep_freed_memory
-
-Data = LabelledFeatures | ImageFiles
-Encoder = FeatureEncoder | ImageEncoder
-
-read_once = lru_cache(maxsize=4)(read_features)  # for the many runs on the same features
-
-
-def open_data(source: Source, *, fine_tuned: bool) -> Data:
-    """The images of a source, or their features."""
-    if fine_tuned:
-        assert source.fine_tuning is not None
-        opened = open_source(source.fine_tuning.place)
-        assert isinstance(opened, ImageFiles)
-        return opened
-    assert source.file is not None
-    return read_once(source.file)
-
-
-def learn(
-    run: Run,
-    data: Data,
-    *,
-    checkpoints: Path,
-    log: Callable[[Epoch], None] = lambda epoch: None,
-    after_epoch: Callable[[Epoch], None] = lambda epoch: None,
-) -> Trained[Encoder]:
-    """The stages one after another, as one training: epochs are numbered through.
-
-    A network that is trained whole keeps its state in the folder `checkpoints`, one file for each
-    stage, and goes on from there; heads on features are done before that would pay.
-    """
-    encoder: Encoder | None = None
-    history: list[Epoch] = []
-    seconds = 0.0
-
-    def tell(epoch: Epoch) -> None:
-        history.append(replace(epoch, number=len(history)))
-        log(history[-1])
-        after_epoch(history[-1])
-
-    for number, stage in enumerate(run.stages):
-        common: dict[str, Any] = {
-            "score": mean_average_precision,
-            "options": stage.options,
-            "init": encoder,
-            "seed": run.seed,
-            "after_epoch": tell,
-        }
-        trained: Trained[Encoder]
-        if isinstance(data, ImageFiles):
-            assert run.source.fine_tuning is not None
-            checkpoints.mkdir(parents=True, exist_ok=True)
-            kept = Checkpoints(checkpoints / f"stage-{number}.safetensors")
-            trained = fine_tune(
-                run, stage, data, run.source.fine_tuning, checkpoints=kept, **common
-            )
-        else:
-            settings = stage.settings or PRESETS[run.preset]
-            trained = train_on_features(data, stage.method, run.n_bits, settings, **common)
-        encoder, seconds = trained.encoder, seconds + trained.seconds
-    # Only the last stage's epochs could be kept.
-    last = history[len(history) - len(trained.history) :]
-    return replace(trained, history=tuple(last), seconds=seconds)
-
-
-def fine_tune(
-    run: Run, stage: Stage, images: ImageFiles, fine_tuning: FineTuning, **common: Any
-) -> Trained[ImageEncoder]:
-    if stage.settings is None:
-        raise InputError(f"{stage.method} is fitted to features; it cannot train a network")
-    keep_freed_memory()
-    network = fine_tuning.network
-    with seeded(run.seed):  # what begins from scratch
-        backbone = load_photo_backbone(network.backbone, network.weights, to_train=True)
-    return train_on_images(images, backbone, stage.method, run.n_bits, stage.settings, **common)
-
 
 RUNS = "runs"
 IDENTITY, EVALUATION, CODES = "identity.json", "evaluation.json", "codes.npz"
@@ -121,19 +31,52 @@ PRECISION_AT = (1, 2, 5, 10, 20, 50, *range(100, 1001, 100))
 
 
 @dataclass(frozen=True, eq=False)
-class Finished:
-    """What a table needs of a run."""
+class FinishedRun:
+    """The scores of a run, and the duration of its training."""
 
     scores: Scores
-    seconds: float  # of training
+    seconds: float
 
 
-def run_folder(run: Run, out: Path) -> Path:
-    return out / RUNS / run.folder()
+def execute_run(
+    run: PlannedRun, out: Path, *, after_epoch: Callable[[Epoch], None] = lambda epoch: None
+) -> FinishedRun:
+    """Train and score, unless the run is finished already."""
+    done = find_finished(run, out)
+    if done is not None:
+        return done
+    data = open_source_data(run.source, fine_tuned=run.is_fine_tuned)
+    folder = run_folder(run, out)
+    checkpoints = folder.with_name(f".{folder.name}.checkpoints")
+    try:
+        with whole_folder(folder) as workplace:
+            encoder = train_stages(
+                run,
+                data,
+                checkpoints=checkpoints,
+                log=epoch_logger(workplace / LOG),
+                after_epoch=after_epoch,
+            )
+            # The queries are encoded only here; no setting and no epoch is chosen by them.
+            encoded = encode_split(encoder, data)
+            scores = evaluate_rows(encoded, data, precision_at=PRECISION_AT)
+            write_run(encoder, workplace)
+            (workplace / IDENTITY).write_text(
+                json.dumps(run.identity(), indent=2) + "\n", encoding="utf-8"
+            )
+            (workplace / EVALUATION).write_text(scores.to_json() + "\n", encoding="utf-8")
+            np.savez(workplace / CODES, ids=encoded.rows, codes=encoded.codes)
+    except FileExistsError:  # another process was faster, with the same results
+        done = find_finished(run, out)
+        assert done is not None
+        return done
+    shutil.rmtree(checkpoints, ignore_errors=True)
+    assert encoder.training is not None
+    return FinishedRun(scores, encoder.training.seconds)
 
 
-def find_finished(run: Run, out: Path) -> Finished | None:
-    """The outcome of a run that is there already; a folder is whole or has no such name."""
+def find_finished(run: PlannedRun, out: Path) -> FinishedRun | None:
+    """Read a run that is finished; None if it is not: only complete folders have its name."""
     folder = run_folder(run, out)
     if not folder.is_dir():
         return None
@@ -141,103 +84,92 @@ def find_finished(run: Run, out: Path) -> Finished | None:
         scores = Scores.from_json((folder / EVALUATION).read_text(encoding="utf-8"))
         training = json.loads((folder / SCORES).read_text(encoding="utf-8"))
         (folder / CODES).stat()
-        return Finished(scores, float(training["seconds"]))
+        return FinishedRun(scores, float(training["seconds"]))
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise InputError(
-            f"the run {folder} was changed ({error}); remove the folder, and it is run again"
+            f"the run {folder} was changed ({error}); remove the folder to repeat the run"
         ) from None
 
 
-def execute(
-    run: Run, out: Path, *, after_epoch: Callable[[Epoch], None] = lambda epoch: None
-) -> Finished:
-    """Train and score, unless that is done."""
-    done = find_finished(run, out)
-    if done is not None:
-        return done
-    data = open_data(run.source, fine_tuned=run.is_fine_tuned)
-    folder = run_folder(run, out)
-    checkpoints = folder.with_name(f".{folder.name}.checkpoints")
-    with whole_run(folder) as workplace:
-        trained = learn(
-            run,
+def run_folder(run: PlannedRun, out: Path) -> Path:
+    return out / RUNS / run.folder()
+
+
+def train_stages(
+    run: PlannedRun,
+    data: SourceData,
+    *,
+    checkpoints: Path,
+    log: Callable[[Epoch], None] = lambda epoch: None,
+    after_epoch: Callable[[Epoch], None] = lambda epoch: None,
+) -> Encoder:
+    """Train the stages one after another as one training, with consecutive epoch numbers.
+
+    Each stage of a network that is fine-tuned is a run in the folder `checkpoints`, and resumes
+    from there. Heads on features train too quickly for checkpoints to pay.
+    """
+    encoder: Encoder | None = None
+    history: list[Epoch] = []
+    seconds = 0.0
+
+    def renumber(epoch: Epoch) -> None:
+        history.append(replace(epoch, number=len(history)))
+        log(history[-1])
+        after_epoch(history[-1])
+
+    fine_tuning = run.source.fine_tuning if run.is_fine_tuned else None
+    network = fine_tuning.network if fine_tuning else None
+    for number, stage in enumerate(run.stages):
+        before = len(history)
+        if network is not None:
+            keep_freed_memory()
+        encoder = train(
             data,
-            checkpoints=checkpoints,
-            log=log_to(workplace / LOG),
-            after_epoch=after_epoch,
+            run.n_bits,
+            method=stage.method,
+            options=stage.options,
+            backbone=network.backbone if network and encoder is None else None,
+            weights=network.weights if network and encoder is None else None,
+            preset=run.preset,
+            settings=stage.settings or PRESETS[run.preset],
+            init=encoder,
+            seed=run.seed,
+            out=checkpoints / f"stage-{number}" if network else None,
+            resume=True,
+            hooks=Hooks(after_epoch=renumber),
+            progress=False,
         )
-        # Queries are asked here, at the end; nothing is chosen by it.
-        encoded = encode_split(trained.encoder, data)
-        scores = evaluate_rows(encoded, data, n_bits=run.n_bits, precision_at=PRECISION_AT)
-        write_run(workplace, trained.encoder, record(run), trained.outcome())
-        (workplace / IDENTITY).write_text(
-            json.dumps(run.identity(), indent=2) + "\n", encoding="utf-8"
-        )
-        (workplace / EVALUATION).write_text(scores.to_json() + "\n", encoding="utf-8")
-        np.savez(workplace / CODES, ids=encoded.rows, codes=encoded.codes)
-    shutil.rmtree(checkpoints, ignore_errors=True)
-    return Finished(scores, trained.seconds)
+        if len(history) == before:  # the stage was finished earlier
+            for epoch in encoder.history:
+                renumber(epoch)
+        assert encoder.training is not None
+        seconds += encoder.training.seconds
+    assert encoder is not None
+    # The best epoch can only be one of the last stage.
+    last = tuple(history[len(history) - len(encoder.history) :])
+    encoder.training = Training(run_record(run), last, seconds)
+    return encoder
 
 
-def record(run: Run) -> RunRecord:
+def run_record(run: PlannedRun) -> RunRecord:
     last = run.stages[-1]
-    source: dict[str, Any] = {"source": str(run.source.file)}
-    if run.is_fine_tuned and (fine_tuning := run.source.fine_tuning):
-        weights = fine_tuning.network.weights
-        source = {
-            "source": fine_tuning.place,
-            "backbone": fine_tuning.network.backbone,
-            "weights": None if weights is None else str(weights),
-        }
-    return RunRecord(
+    record = RunRecord(
         method=last.method,
         n_bits=run.n_bits,
         seed=run.seed,
         preset=run.preset,
         settings=asdict(last.settings) if last.settings else {},
         options=last.options,
+        source=str(run.source.file),
         init=" then ".join(stage.method for stage in run.stages[:-1]) or None,
-        versions=versions(),
-        **source,
+        versions=package_versions(),
     )
-
-
-@contextmanager
-def whole_run(folder: Path) -> Iterator[Path]:
-    """A folder to work in that takes its name when the block ends well, and only then."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    remove_left_behind(folder)
-    workplace = folder.with_name(f".{folder.name}.{os.getpid()}.unfinished")
-    workplace.mkdir()
-    try:
-        yield workplace
-        flush(workplace)
-        if not folder.is_dir():  # else another process was faster, with the same outcome
-            workplace.rename(folder)
-    finally:
-        shutil.rmtree(workplace, ignore_errors=True)
-
-
-def remove_left_behind(folder: Path) -> None:
-    """Remove what killed processes had begun of this run; those that live are left alone."""
-    for unfinished in folder.parent.glob(f".{folder.name}.*.unfinished"):
-        process = int(unfinished.name.split(".")[-2])
-        if process == os.getpid() or not is_alive(process):
-            shutil.rmtree(unfinished, ignore_errors=True)
-
-
-def is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # somebody else's
-        pass
-    return True
-
-
-def flush(folder: Path) -> None:
-    """Bring every file to disk before the folder gets its name: a power cut must not empty it."""
-    for file in folder.iterdir():
-        with file.open("rb") as opened:
-            os.fsync(opened.fileno())
+    if not run.is_fine_tuned or run.source.fine_tuning is None:
+        return record
+    network = run.source.fine_tuning.network
+    return replace(
+        record,
+        source=run.source.fine_tuning.location,
+        backbone=network.backbone,
+        weights=None if network.weights is None else str(network.weights),
+    )

@@ -1,141 +1,193 @@
-"""What a table is made on: features, from a file or extracted from images, or the images."""
+"""Sources of a table: features from a file, features extracted from images, or the images."""
 
 import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
-from orbithash.data import ImageFiles, LabelledFeatures, LabelledImages, read_features
-from orbithash.data.augmentation import PARTS
+import numpy as np
+
+from orbithash.data import ImageFiles, ImageSource, LabelledFeatures, read_features
+from orbithash.data.augmentation import CROP_SETTINGS
 from orbithash.data.benchmarks import BENCHMARKS
 from orbithash.data.sources import open_source
 from orbithash.encoders.extraction.extract import extract_features
 from orbithash.encoders.runs.fingerprints import (
-    digest_of_features,
-    digest_of_images,
-    digest_of_weights,
-    fingerprint,
+    feature_fingerprint,
+    features_digest,
+    images_digest,
+    weights_digest,
 )
 from orbithash.errors import InputError
-from orbithash.experiments.tables.spec import Dataset, published_dataset
+from orbithash.experiments.tables.spec import PublishedDataset, published_dataset
 from orbithash.networks import load_photo_backbone
 from orbithash.training import seeded
 
-Progress = Callable[[str, int, int], None]  # a source's name, its images done, and in all
+SourceData = LabelledFeatures | ImageSource
+SourceProgress = Callable[[str, int, int], None]  # source name, images done, images in total
 
 
 @dataclass(frozen=True)
-class Network:
-    """Which network sees the images of a source, and the weights it begins with."""
+class NetworkSpec:
+    """The network that encodes a source's images, and its initial weights."""
 
     backbone: str
     weights: Path | None
-    n_views: int = 0  # described of each training image, besides the one by which it is encoded
+    n_views: int = 0  # augmented views extracted per training image, besides the plain one
 
 
 @dataclass(frozen=True)
 class FineTuning:
-    """Images on which a network is trained whole."""
+    """Images on which the whole network is trained."""
 
-    place: str  # as `open_source` reads it
-    network: Network
-    digest: str  # of images, labels, split and the weights at the start
+    location: str  # an argument of `open_source`
+    network: NetworkSpec
+    digest: str  # of images, labels, split and initial weights
 
 
 @dataclass(frozen=True)
-class Source:
-    """Images with labels and split, under the name that tables and folders have for them."""
+class TableSource:
+    """Images with labels and a split, under the name used in tables and folders."""
 
     name: str
-    file: Path | None  # of their features, unless nothing is trained on these
+    file: Path | None  # with the features; None if nothing is trained on features
     digest: str  # of features, labels and split: equal digests mean equal data
-    sizes: dict[str, int]  # how many rows train, ask and answer
-    images: Path | None = None  # where the images are that were described
-    fine_tuning: FineTuning | None = None  # what losses train on; None: on the features
+    sizes: dict[str, int]  # rows by part: train, query, database
+    images: Path | None = None  # folder of the images that the features were extracted from
+    fine_tuning: FineTuning | None = None  # if set, losses train on images, not on features
 
     @property
-    def dataset(self) -> Dataset | None:
-        """What the paper calls it, if it has figures for it."""
+    def dataset(self) -> PublishedDataset | None:
+        """The paper's dataset of this name, if any."""
         return published_dataset(self.name)
 
     @property
-    def shown(self) -> str:
-        return self.dataset.shown if self.dataset else self.name
+    def display_name(self) -> str:
+        return self.dataset.display_name if self.dataset else self.name
 
 
 def prepare_sources(
-    given: list[str],
+    arguments: Sequence[str],
     out: Path,
     *,
-    network: Network,
+    network: NetworkSpec,
     frozen: bool,
     hashers: bool = True,
-    progress: Progress = lambda name, done, total: None,
-) -> list[Source]:
-    """Open every source; images become features in `out`, once, where these are needed.
+    progress: SourceProgress = lambda name, done, total: None,
+) -> list[TableSource]:
+    """Open every source, and extract features of images into `out` where they are needed.
 
-    Frozen, everything is trained on features; if not, losses train the whole network on images,
-    and only `hashers` are fitted to features.
+    With `frozen`, all methods are trained on features. Without it, losses train the whole network
+    on images, and features are extracted only if there are `hashers` to fit.
     """
     return [
-        prepare(name, place, out, network, frozen=frozen, hashers=hashers, progress=progress)
-        for name, place in named_apart(given)
+        prepare_source(
+            name, location, out, network, frozen=frozen, hashers=hashers, progress=progress
+        )
+        for name, location in parse_sources(arguments)
     ]
 
 
-def named_apart(given: Sequence[str]) -> list[tuple[str, str]]:
-    """Name and place of every source; no two of one name."""
-    named = [split_name(text) for text in given]
-    for name, count in Counter(name for name, _ in named).items():
+def parse_sources(arguments: Sequence[str]) -> list[tuple[str, str]]:
+    """Return name and location of every source; raise if two have the same name."""
+    sources = [parse_source(argument) for argument in arguments]
+    for name, count in Counter(name for name, _ in sources).items():
         if count > 1:
-            raise InputError(f"two sources are called {name!r}; name them apart: NAME=SOURCE")
-    return named
+            raise InputError(f"two sources are called {name!r}; give other names: NAME=SOURCE")
+    return sources
 
 
-def prepare(
+def features_source(
+    name: str, file: Path, data: LabelledFeatures, *, images: Path | None = None
+) -> TableSource:
+    return TableSource(name, file, features_digest(data), split_sizes(data), images)
+
+
+def open_source_data(source: TableSource, *, fine_tuned: bool) -> SourceData:
+    """Open the images of a source, or its features."""
+    if fine_tuned:
+        assert source.fine_tuning is not None
+        images = open_source(source.fine_tuning.location)
+        assert isinstance(images, ImageFiles)
+        return images
+    assert source.file is not None
+    return read_features_once(source.file)
+
+
+def label_text(data: SourceData, row: int) -> str:
+    """Return the class names of an image, or its label numbers if classes have no names."""
+    labels = data.labels[row]
+    numbers = np.flatnonzero(labels) if data.labels.ndim == 2 else [labels]
+    return ", ".join(data.classes[n] if data.classes else str(n) for n in numbers)
+
+
+read_features_once = lru_cache(maxsize=4)(read_features)  # many runs share the same features
+
+
+def parse_source(argument: str) -> tuple[str, str]:
+    """Return short name and location: from NAME=LOCATION, or with a name made of the location.
+
+    >>> parse_source("birds=features/cub.npz"), parse_source("features/voc2007.npz")
+    (('birds', 'features/cub.npz'), ('voc2007', 'features/voc2007.npz'))
+    >>> parse_source("cub200_2011:data/birds")
+    ('cub200_2011', 'cub200_2011:data/birds')
+    """
+    name, equals, location = argument.partition("=")
+    if equals and re.fullmatch(r"[\w.-]+", name) and not Path(argument).exists():
+        return name, location
+    benchmark, colon, _ = argument.partition(":")
+    if colon and benchmark in BENCHMARKS:
+        return benchmark, argument
+    return re.sub(r"[^\w.-]+", "_", Path(argument).stem) or "source", argument
+
+
+def prepare_source(
     name: str,
-    place: str,
+    location: str,
     out: Path,
-    network: Network,
+    network: NetworkSpec,
     *,
     frozen: bool,
     hashers: bool,
-    progress: Progress,
-) -> Source:
-    opened = open_source(place)
+    progress: SourceProgress,
+) -> TableSource:
+    opened = open_source(location)
     if isinstance(opened, LabelledFeatures):
-        return as_source(name, Path(place), opened)
-    if isinstance(opened, LabelledImages):
-        raise InputError(f"{place} has no image files; give a folder, a .csv, an .npz or a dataset")
+        return features_source(name, Path(location), opened)
+    if not isinstance(opened, ImageFiles):
+        raise InputError(
+            f"{location} has no image files; give a folder, a .csv, an .npz or a dataset"
+        )
     if frozen:
-        file = features_of_images(name, opened, out, network, progress)
-        return as_source(name, file, read_features(file), images=opened.root)
-    fine_tuning = FineTuning(place, network, digest_for_fine_tuning(opened, network))
+        file = extract_once(name, opened, out, network, progress)
+        return features_source(name, file, read_features(file), images=opened.root)
+    fine_tuning = FineTuning(location, network, fine_tuning_digest(opened, network))
     if not hashers:
-        return Source(name, None, "", sizes_of(opened), opened.root, fine_tuning)
+        return TableSource(name, None, "", split_sizes(opened), opened.root, fine_tuning)
     # Hashers are fitted to one view of every image.
-    file = features_of_images(name, opened, out, replace(network, n_views=0), progress)
-    described = as_source(name, file, read_features(file), images=opened.root)
-    return replace(described, fine_tuning=fine_tuning)
+    file = extract_once(name, opened, out, replace(network, n_views=0), progress)
+    source = features_source(name, file, read_features(file), images=opened.root)
+    return replace(source, fine_tuning=fine_tuning)
 
 
-def digest_for_fine_tuning(images: ImageFiles, network: Network) -> str:
-    with seeded(0):  # what begins from scratch
-        start = load_photo_backbone(network.backbone, network.weights, to_train=True)
-    text = f"{digest_of_images(images)} {network.backbone} {digest_of_weights(start)} {PARTS}"
+def fine_tuning_digest(images: ImageFiles, network: NetworkSpec) -> str:
+    with seeded(0):  # parts without pretrained weights are initialised at random
+        backbone = load_photo_backbone(network.backbone, network.weights, to_train=True)
+    text = f"{images_digest(images)} {network.backbone} {weights_digest(backbone)} {CROP_SETTINGS}"
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def features_of_images(
-    name: str, images: ImageFiles, out: Path, network: Network, progress: Progress
+def extract_once(
+    name: str, images: ImageFiles, out: Path, network: NetworkSpec, progress: SourceProgress
 ) -> Path:
-    """The file in `out` with the features of these images; computed only if not there."""
+    """Return the file in `out` with the features of these images; extract them if missing."""
     backbone = load_photo_backbone(network.backbone, network.weights)
-    # By what it depends on: another network or number of views has a file of its own.
-    made_with = fingerprint(images, backbone, runtime="", n_views=network.n_views)
-    digest = hashlib.sha256(made_with.encode()).hexdigest()[:8]
+    # Named by its inputs: another network or number of views has another file.
+    inputs = feature_fingerprint(images, backbone, runtime="", n_views=network.n_views)
+    digest = hashlib.sha256(inputs.encode()).hexdigest()[:8]
     file = out / "features" / f"{name}-{digest}.npz"
     file.parent.mkdir(parents=True, exist_ok=True)
     extract_features(
@@ -148,28 +200,5 @@ def features_of_images(
     return file
 
 
-def split_name(text: str) -> tuple[str, str]:
-    """A source's short name and its place: given as NAME=PLACE, or taken from the place.
-
-    >>> split_name("birds=features/cub.npz"), split_name("features/voc2007.npz")
-    (('birds', 'features/cub.npz'), ('voc2007', 'features/voc2007.npz'))
-    >>> split_name("cub200_2011:data/birds")
-    ('cub200_2011', 'cub200_2011:data/birds')
-    """
-    name, equals, place = text.partition("=")
-    if equals and re.fullmatch(r"[\w.-]+", name) and not Path(text).exists():
-        return name, place
-    benchmark, colon, _ = text.partition(":")
-    if colon and benchmark in BENCHMARKS:
-        return benchmark, text
-    return re.sub(r"[^\w.-]+", "_", Path(text).stem) or "source", text
-
-
-def as_source(
-    name: str, file: Path, data: LabelledFeatures, *, images: Path | None = None
-) -> Source:
-    return Source(name, file, digest_of_features(data), sizes_of(data), images)
-
-
-def sizes_of(data: LabelledFeatures | ImageFiles) -> dict[str, int]:
+def split_sizes(data: SourceData) -> dict[str, int]:
     return {part: len(getattr(data.split, part)) for part in ("train", "query", "database")}

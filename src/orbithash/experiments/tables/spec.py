@@ -1,4 +1,4 @@
-"""The declared tables: the methods each compares, their training, and the paper's figures."""
+"""Declared tables: the methods each compares, how these were tuned, and the published MAP."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -11,14 +11,15 @@ from orbithash.errors import InputError
 
 # In the order in which they are listed for users.
 TABLES = ("main", "ablation", "selection", "gamma", "curves", "claim", "shallow")
+PUBLISHED_TABLES = ("main", "ablation", "selection")  # of published.toml
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
-    """One way to make codes, as rows.toml declares it; rows.toml says what the fields are."""
+class RowSpec:
+    """A method with its settings, as declared in rows.toml, which documents the fields."""
 
     name: str
-    shown: str
+    display_name: str
     method: str
     published: str | None = None
     preset: str = "default"
@@ -30,121 +31,109 @@ class Row:
 
 
 @dataclass(frozen=True, eq=False)
-class Line:
-    """A row's place in one table."""
+class TableRow:
+    """A declared row as one table shows it."""
 
-    row: Row
-    shown: str
+    spec: RowSpec
+    display_name: str
     in_paper: bool
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
-    """Rows to compare at some code lengths, one of them with each of the others."""
+class TableSpec:
+    """Rows to compare at some code lengths; one of them, the reference, is tested against each."""
 
     name: str
     title: str
     bits: tuple[int, ...]
-    reference: str  # the name of the row that is compared with each other one
-    lines: tuple[Line, ...]
-    powers: tuple[int, ...] = ()  # γ of each row, if that is what the table varies
+    reference: str  # a row's name
+    rows: tuple[TableRow, ...]
+    powers: tuple[int, ...] = ()  # γ of each row, if the table varies it
 
 
-def read_table(name: str) -> Table:
-    """The declaration of one of the `TABLES`."""
+@dataclass(frozen=True, eq=False)
+class TuningRecord:
+    """How the settings of one row were chosen: a section of tuning.toml."""
+
+    trials: int | None = None  # number of settings tried
+    searched: Mapping[str, str] = field(default_factory=dict)  # setting → values tried, as text
+    validation_map: Mapping[str, float] = field(default_factory=dict)  # source → MAP of the choice
+    note: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class TuningRecords:
+    """tuning.toml: a text about all rows, and the record of each row that has one."""
+
+    about: str
+    rows: Mapping[str, TuningRecord]
+
+
+@dataclass(frozen=True)
+class PublishedDataset:
+    """A dataset on which the paper reports MAP."""
+
+    key: str
+    display_name: str
+
+
+def read_table(name: str) -> TableSpec:
+    """Read the declaration of one of the `TABLES`."""
     if name not in TABLES:
         raise InputError(f"there is no table {name!r}; choose from {', '.join(TABLES)}")
     declared = read_toml(f"{name}.toml")
-    return Table(
+    return TableSpec(
         name=name,
         title=declared["title"],
         bits=tuple(declared["bits"]),
         reference=declared["reference"],
-        lines=(
-            *lines(declared["rows"], in_paper=True),
-            *lines(declared.get("not_in_the_paper", []), in_paper=False),
+        rows=(
+            *table_rows(declared["rows"], in_paper=True),
+            *table_rows(declared.get("not_in_the_paper", []), in_paper=False),
         ),
         powers=tuple(declared.get("powers", ())),
     )
 
 
-def lines(entries: Sequence[str | Mapping[str, str]], *, in_paper: bool) -> list[Line]:
-    """An entry is a row's name, or the name with how it is shown in this table."""
-    rows = read_rows()
-    result = []
-    for entry in entries:
-        row = rows[entry if isinstance(entry, str) else entry["row"]]
-        shown = row.shown if isinstance(entry, str) else entry["shown"]
-        result.append(Line(row, shown, in_paper))
-    return result
+@cache
+def read_rows() -> Mapping[str, RowSpec]:
+    """Read every declared row, by name."""
+    return {
+        name: RowSpec(name=name, display_name=values.pop("shown"), **values)
+        for name, values in read_toml("rows.toml").items()
+    }
 
 
 @cache
-def read_rows() -> Mapping[str, Row]:
-    """Every declared row by its name."""
-    return {name: Row(name=name, **values) for name, values in read_toml("rows.toml").items()}
+def read_tuning_records() -> TuningRecords:
+    return parse_tuning_records(read_toml("tuning.toml"))
 
 
-def read_toml(path: str) -> dict[str, Any]:
-    declared = files("orbithash.experiments.tables").joinpath("declared", path)
-    return tomllib.loads(declared.read_text(encoding="utf-8"))
+def parse_tuning_records(values: Mapping[str, Any]) -> TuningRecords:
+    rows = {name: TuningRecord(**fields) for name, fields in values.get("rows", {}).items()}
+    return TuningRecords(str(values["about"]).strip(), rows)
 
 
-@dataclass(frozen=True, eq=False)
-class Chosen:
-    """One row's search; tuning.toml says what the fields are."""
+def published_dataset(source: str) -> PublishedDataset | None:
+    """Return the paper's dataset whose key the source's name starts with, if any.
 
-    trials: int | None = None
-    searched: Mapping[str, str] = field(default_factory=dict)
-    validation_map: Mapping[str, float] = field(default_factory=dict)
-    note: str = ""
-
-
-@dataclass(frozen=True, eq=False)
-class Choices:
-    """What holds for all rows, and each row's own."""
-
-    about: str
-    rows: Mapping[str, Chosen]
-
-
-@cache
-def read_choices() -> Choices:
-    return as_choices(read_toml("tuning.toml"))
-
-
-def as_choices(values: Mapping[str, Any]) -> Choices:
-    rows = {name: Chosen(**of_row) for name, of_row in values.get("rows", {}).items()}
-    return Choices(str(values["about"]).strip(), rows)
-
-
-PRINTED = ("main", "ablation", "selection")
-
-
-@dataclass(frozen=True)
-class Dataset:
-    """A dataset that the paper has figures for."""
-
-    key: str
-    shown: str
-
-
-def published_dataset(source: str) -> Dataset | None:
-    """The paper's dataset whose name the source's name begins with, if there is one.
-
-    >>> published_dataset("voc2007_googlenet").shown
+    >>> published_dataset("voc2007_googlenet").display_name
     'VOC2007'
     >>> published_dataset("birds")
     """
     datasets: dict[str, str] = read_published()["datasets"]
-    for key, shown in datasets.items():
+    for key, display_name in datasets.items():
         if source.lower().startswith(key):
-            return Dataset(key, shown)
+            return PublishedDataset(key, display_name)
     return None
 
 
 def published_map(dataset: str, method: str, n_bits: int) -> float | None:
-    """The MAP that the paper prints, if it does; tables that share a method agree.
+    """Return the published MAP, if any; tables that share a method agree on it.
 
     >>> published_map("voc2007", "order_aware", 32)
     0.8041
@@ -153,13 +142,29 @@ def published_map(dataset: str, method: str, n_bits: int) -> float | None:
     published = read_published()
     if n_bits not in published["bits"]:
         return None
-    for table in PRINTED:
-        figures = published[table][dataset].get(method)
-        if figures is not None:
-            return float(figures[published["bits"].index(n_bits)])
+    for table in PUBLISHED_TABLES:
+        maps = published[table][dataset].get(method)
+        if maps is not None:
+            return float(maps[published["bits"].index(n_bits)])
     return None
 
 
 @cache
 def read_published() -> dict[str, Any]:
     return read_toml("published.toml")
+
+
+def table_rows(entries: Sequence[str | Mapping[str, str]], *, in_paper: bool) -> list[TableRow]:
+    """Resolve entries: each is a row's name, or its name with another display name."""
+    specs = read_rows()
+    rows = []
+    for entry in entries:
+        spec = specs[entry if isinstance(entry, str) else entry["row"]]
+        display_name = spec.display_name if isinstance(entry, str) else entry["shown"]
+        rows.append(TableRow(spec, display_name, in_paper))
+    return rows
+
+
+def read_toml(path: str) -> dict[str, Any]:
+    declared = files("orbithash.experiments.tables").joinpath("declared", path)
+    return tomllib.loads(declared.read_text(encoding="utf-8"))

@@ -1,28 +1,30 @@
-"""Many runs, one after another or several at once; one that fails does not stop the others."""
+"""Execution of many runs, in this process or in several, and an estimate of the time left.
+
+A run that fails stops no other.
+"""
 
 import multiprocessing
 import os
 import signal
-import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from statistics import fmean
 
-import numba
-import torch
 from threadpoolctl import threadpool_limits
 
 from orbithash.errors import HashingError
-from orbithash.experiments.tables.plan import Run
-from orbithash.experiments.tables.run import execute, run_folder
+from orbithash.experiments.tables.plan import PlannedRun, RunKey
+from orbithash.experiments.tables.run import execute_run, run_folder
+from orbithash.training.environment import exit_with_parent, set_threads
 
 
 @dataclass(frozen=True)
-class Event:
-    """How far a run is: so many epochs, or ended well after some seconds, or failed."""
+class RunEvent:
+    """Progress of a run: `epochs` done; with `seconds` it has succeeded, with `failure` failed."""
 
     epochs: int = 0
     seconds: float | None = None
@@ -33,112 +35,158 @@ class Event:
         return self.seconds is not None or self.failure is not None
 
 
-Tell = Callable[[Run, Event], None]
+RunListener = Callable[[PlannedRun, RunEvent], None]
 
 
-def run_all(runs: Sequence[Run], out: Path, *, jobs: int, tell: Tell) -> None:
-    """Execute all runs, `jobs` at once; `tell` hears of every epoch and of every end."""
+def execute_runs(
+    runs: Sequence[PlannedRun], out: Path, *, jobs: int, on_event: RunListener
+) -> None:
+    """Execute all runs, up to `jobs` at a time; `on_event` gets every epoch and every end."""
     if jobs > 1:
-        run_at_once(runs, out, jobs=jobs, tell=tell)
+        execute_in_parallel(runs, out, jobs=jobs, on_event=on_event)
         return
     for run in runs:
-        attempt(run, out, tell)
+        execute_and_report(run, out, on_event)
 
 
-def attempt(run: Run, out: Path, tell: Tell) -> None:
-    """Execute a run and tell how it ended; whatever goes wrong is that run's failure alone."""
-    tell(run, Event())
+def execute_and_report(run: PlannedRun, out: Path, on_event: RunListener) -> None:
+    """Execute a run; report any exception as the failure of this run alone."""
+    on_event(run, RunEvent())
     try:
-        done = execute(
-            run, out, after_epoch=lambda epoch: tell(run, Event(epochs=epoch.number + 1))
+        done = execute_run(
+            run, out, after_epoch=lambda epoch: on_event(run, RunEvent(epochs=epoch.number + 1))
         )
     except HashingError as error:
-        tell(run, Event(failure=str(error)))
+        on_event(run, RunEvent(failure=str(error)))
     except Exception as error:
-        # Not foreseen: the whole story goes to a file beside the run.
+        # Unexpected: the traceback goes to a file beside the run.
         file = run_folder(run, out).with_suffix(".failed.txt")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(traceback.format_exc(), encoding="utf-8")
-        tell(run, Event(failure=f"{type(error).__name__}: {error} (see {file})"))
+        on_event(run, RunEvent(failure=f"{type(error).__name__}: {error} (see {file})"))
     else:
         run_folder(run, out).with_suffix(".failed.txt").unlink(missing_ok=True)
-        tell(run, Event(seconds=done.seconds))
+        on_event(run, RunEvent(seconds=done.seconds))
 
 
-def run_at_once(runs: Sequence[Run], out: Path, *, jobs: int, tell: Tell) -> None:
+def execute_in_parallel(
+    runs: Sequence[PlannedRun], out: Path, *, jobs: int, on_event: RunListener
+) -> None:
     """Execute runs in processes that share the cores; a process that dies is replaced."""
-    # Not more where fewer runs are left: the number of threads shows in the last digits of a run.
+    # The same number if fewer runs are left: the last digits of a run depend on its threads.
     threads = max(1, (os.cpu_count() or 1) // jobs)
     waiting = deque(runs)
-    crew = [Worker(out, threads) for _ in range(min(jobs, len(runs)))]
+    workers = [Worker(out, threads) for _ in range(min(jobs, len(runs)))]
     try:
-        for worker in crew:
-            worker.begin(waiting.popleft())
-        while busy := {worker.connection: worker for worker in crew if worker.run}:
+        for worker in workers:
+            worker.start(waiting.popleft())
+        while busy := {worker.connection: worker for worker in workers if worker.run}:
             for connection in wait(list(busy)):
                 worker = busy[connection]  # type: ignore[index]
-                run, event = worker.hear()
-                tell(run, event)
+                run, event = worker.receive()
+                on_event(run, event)
                 if not event.is_end:
                     continue
                 if not worker.process.is_alive():
-                    crew[crew.index(worker)] = worker = Worker(out, threads)
+                    workers[workers.index(worker)] = worker = Worker(out, threads)
                 worker.run = None
                 if waiting:
-                    worker.begin(waiting.popleft())
+                    worker.start(waiting.popleft())
     finally:
-        for worker in crew:
+        for worker in workers:
             worker.process.terminate()
             worker.process.join()
             worker.connection.close()
 
 
 class Worker:
-    """A process that executes the runs it is given, one at a time."""
+    """A process that executes one run at a time."""
 
     def __init__(self, out: Path, threads: int) -> None:
         # Spawned, not forked: the threads of torch and numba do not survive a fork.
-        # Not a daemon, which might not have the processes that read images.
+        # Not a daemon: daemons may not start the processes that read images.
         context = multiprocessing.get_context("spawn")
-        self.connection, theirs = context.Pipe()
-        self.process = context.Process(target=serve, args=(theirs, out, threads))
+        self.connection, child_connection = context.Pipe()
+        self.process = context.Process(target=worker_loop, args=(child_connection, out, threads))
         self.process.start()
-        theirs.close()  # or the end of the process would not close the pipe
-        self.run: Run | None = None
+        child_connection.close()  # otherwise the pipe would stay open after the process ended
+        self.run: PlannedRun | None = None
 
-    def begin(self, run: Run) -> None:
+    def start(self, run: PlannedRun) -> None:
         self.run = run
         self.connection.send(run)
 
-    def hear(self) -> tuple[Run, Event]:
-        """What became of the run; that the process died is its failure."""
+    def receive(self) -> tuple[PlannedRun, RunEvent]:
+        """Return the next event of the run; the death of the process is a failure."""
         assert self.run is not None
         try:
             return self.run, self.connection.recv()
         except (EOFError, ConnectionError):
             self.process.join()
             code = self.process.exitcode
-            return self.run, Event(failure=f"its process ended with code {code}")
+            return self.run, RunEvent(failure=f"its process ended with code {code}")
 
 
-def serve(connection: Connection, out: Path, threads: int) -> None:
-    """Execute runs as they come, until this process is ended."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
-    end_with_parent()
+def worker_loop(connection: Connection, out: Path, threads: int) -> None:
+    """Execute the runs that arrive, until this process is terminated."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
+    exit_with_parent()
     threadpool_limits(threads)
-    numba.set_num_threads(threads)
-    torch.set_num_threads(threads)
+    set_threads(threads)
     while True:
-        attempt(connection.recv(), out, lambda run, event: connection.send(event))
+        try:
+            execute_and_report(connection.recv(), out, lambda run, event: connection.send(event))
+        except KeyboardInterrupt:  # a fine-tuned run has saved its state
+            return
 
 
-def end_with_parent() -> None:
-    """A parent that is killed cannot end its workers, so they watch it."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
+Group = tuple[object, ...]  # attributes that runs of similar duration share
 
-    def watch() -> None:
-        parent.join()
-        os._exit(1)
 
-    threading.Thread(target=watch, daemon=True).start()
+class TimeLeft:
+    """Durations of finished runs, and progress of those under way.
+
+    A run is expected to take as long as finished runs of the same row, code length and source; if
+    there are none, of the same row; if there are none, of the same kind, loss or hasher.
+    """
+
+    def __init__(self, runs: Iterable[PlannedRun], *, jobs: int) -> None:
+        self.jobs = jobs
+        self.waiting: dict[RunKey, PlannedRun] = {run.key: run for run in runs}
+        self.share_done: dict[RunKey, float] = {}
+        self.seconds: dict[Group, list[float]] = {}
+
+    def finish(self, run: PlannedRun, seconds: float) -> None:
+        """Record the duration of a run that succeeded, now or earlier."""
+        for group in duration_groups(run):
+            self.seconds.setdefault(group, []).append(seconds)
+        self.discard(run)
+
+    def discard(self, run: PlannedRun) -> None:
+        """Wait for this run no longer: it finished or failed."""
+        self.waiting.pop(run.key, None)
+
+    def advance(self, run: PlannedRun, epochs: int) -> None:
+        """Record the number of epochs that a run has done."""
+        if run.max_epochs:
+            self.share_done[run.key] = epochs / run.max_epochs
+
+    def estimate(self) -> float | None:
+        """Return the seconds until all are done; None while a run has no similar finished one."""
+        left = 0.0
+        for run in self.waiting.values():
+            whole = self.expected_seconds(run)
+            if whole is None:
+                return None
+            left += whole * (1 - self.share_done.get(run.key, 0.0))
+        return left / max(1, min(self.jobs, len(self.waiting)))
+
+    def expected_seconds(self, run: PlannedRun) -> float | None:
+        groups = (group for group in duration_groups(run) if group in self.seconds)
+        return next((fmean(self.seconds[group]) for group in groups), None)
+
+
+def duration_groups(run: PlannedRun) -> tuple[Group, ...]:
+    """Return the groups of runs that should take as long as this one, most similar first."""
+    kind = "loss" if run.max_epochs else "hasher"
+    return ((run.source.name, run.row, run.n_bits), (run.row,), (kind,))

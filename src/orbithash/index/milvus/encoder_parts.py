@@ -1,7 +1,7 @@
-"""The encoder of a Milvus collection, in a second collection beside it.
+"""The encoder of a Milvus collection, in a second collection.
 
-So that whoever can reach the server can search by image, as with a folder. A file of many
-megabytes is cut into strings, which is all that Milvus stores besides vectors.
+Every client of the server can then search by image, as with a folder. Besides vectors, Milvus
+stores only short strings, so the file is split into parts.
 """
 
 import base64
@@ -12,12 +12,12 @@ from orbithash.errors import InputError
 from orbithash.index.milvus.server import MilvusServer
 
 PART = 48_000  # bytes; as base64 just below the 65,535 characters that a string may have
-TOGETHER = 32  # parts that are sent or fetched at once
+BATCH_PARTS = 32  # that are sent or fetched at once
 
 
 def write_encoder(server: MilvusServer, collection: str, content: bytes) -> None:
-    """Store a file; what a writer that died has left is replaced."""
-    name = beside(collection)
+    """Store the encoder's file, replacing the remains of a writer that died."""
+    name = encoder_collection(collection)
     if server.has(name):
         server.drop(name)
     parts = [content[start : start + PART] for start in range(0, len(content), PART)]
@@ -36,28 +36,28 @@ def write_encoder(server: MilvusServer, collection: str, content: bytes) -> None
         {"number": number, "part": base64.b64encode(part).decode(), "unused": b"\0"}
         for number, part in enumerate(parts)
     ]
-    for start in range(0, len(rows), TOGETHER):
-        server.call("upsert", name, rows[start : start + TOGETHER])
+    for start in range(0, len(rows), BATCH_PARTS):
+        server.call("upsert", name, rows[start : start + BATCH_PARTS])
 
 
 def read_encoder(server: MilvusServer, collection: str) -> bytes:
-    """The file that was stored, to the last byte."""
-    name = beside(collection)
+    """Return the encoder's file; raise unless it matches its digest."""
+    name = encoder_collection(collection)
     if not server.has(name):
         raise InputError(f"{collection!r} holds no encoder; give codes instead of images")
     facts = json.loads(server.description(name))
     parts: dict[int, bytes] = {}
-    for start in range(0, facts["parts"], TOGETHER):
-        condition = f"number >= {start} and number < {start + TOGETHER}"
+    for start in range(0, facts["parts"], BATCH_PARTS):
+        condition = f"number >= {start} and number < {start + BATCH_PARTS}"
         for row in server.query(name, condition, ["number", "part"]):
             parts[row["number"]] = base64.b64decode(row["part"])
     content = b"".join(parts[number] for number in sorted(parts))
     if hashlib.sha256(content).hexdigest() != facts["sha256"]:
         raise InputError(
-            f"the encoder of {collection!r} is not whole; index again under a new name"
+            f"the encoder of {collection!r} is incomplete; index again under a new name"
         )
     return content
 
 
-def beside(collection: str) -> str:
+def encoder_collection(collection: str) -> str:
     return f"{collection}__encoder"

@@ -1,29 +1,26 @@
-"""Talking to a Milvus server: waiting for it, asking again, and saying what went wrong.
-
-Nothing is asked that may not be asked twice.
-"""
+"""Requests to a Milvus server: timeouts, retries and errors. All requests are idempotent."""
 
 import logging
 import os
 import time
 from typing import Any
 
-from orbithash.errors import ServerError
+from orbithash.errors import MissingExtraError, ServerError
 
 logger = logging.getLogger(__name__)
 
-TIMEOUT = 30.0  # seconds for one answer
+TIMEOUT = 30.0  # seconds per request
 ATTEMPTS = 4
 PAUSE = 0.5  # seconds before the second attempt, doubled before each further one
-AWAY = frozenset({1, 2, 4})  # what Milvus calls a server that is not ready or not there
+UNAVAILABLE = frozenset({1, 2, 4})  # Milvus's codes of a server that is down or not ready
 TOKEN = "MILVUS_TOKEN"  # the environment variable with USER:PASSWORD or a token
 
 
 class MilvusServer:
     """A connection to a server, by its address; the token is read from the environment."""
 
-    def __init__(self, address: str, pymilvus: Any) -> None:
-        self.address, self._pymilvus = address, pymilvus
+    def __init__(self, address: str) -> None:
+        self.address, self._pymilvus = address, import_pymilvus()
         self._client: Any = None
         self._client = self._attempt(
             lambda: self._pymilvus.MilvusClient(
@@ -31,15 +28,15 @@ class MilvusServer:
             )
         )
 
-    def call(self, verb: str, *arguments: Any, **options: Any) -> Any:
-        """Ask the client for something, again if the server was away for a moment."""
-        method = getattr(self._client, verb)
-        return self._attempt(lambda: method(*arguments, timeout=TIMEOUT, **options))
+    def call(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """Call a method of the client; retry while the server is unavailable."""
+        request = getattr(self._client, method)
+        return self._attempt(lambda: request(*arguments, timeout=TIMEOUT, **options))
 
     def query(
         self, collection: str, condition: str, fields: list[str], limit: int | None = None
     ) -> list[Any]:
-        """The rows that meet a condition, with everything in them that was written before."""
+        """Return the rows that meet a condition, including all earlier writes."""
         options = {} if limit is None else {"limit": limit}
         return list(
             self.call(
@@ -71,7 +68,7 @@ class MilvusServer:
         documents: list[str],
         vectors: dict[str, int],
     ) -> None:
-        """Make a collection: the first integer is its key, strings have lengths, vectors bits."""
+        """Create a collection: the first integer is its key; strings give lengths, vectors bits."""
         kinds = self._pymilvus.DataType
         schema = self._pymilvus.MilvusClient.create_schema(
             auto_id=False, enable_dynamic_field=False, description=description
@@ -87,14 +84,14 @@ class MilvusServer:
         self.call("create_collection", collection, schema=schema, consistency_level="Strong")
 
     def index_type(self, collection: str) -> str | None:
-        """How a collection is indexed, in Milvus's words; nothing if it is not yet."""
+        """Return Milvus's name of a collection's index type; None if it is not indexed yet."""
         names = self.call("list_indexes", collection)
         return (
             str(self.call("describe_index", collection, names[0])["index_type"]) if names else None
         )
 
     def make_searchable(self, collection: str, index_type: str, vector: str) -> None:
-        """Index a collection, unless it is, and load it; whoever made it may have died before."""
+        """Load a collection, and index it first if its creator has died before that."""
         if self.index_type(collection) is None:
             parameters = self._pymilvus.MilvusClient.prepare_index_params()
             lists = {"nlist": 128} if "IVF" in index_type else {}
@@ -105,12 +102,12 @@ class MilvusServer:
     def close(self) -> None:
         self._client.close()
 
-    def _attempt(self, ask: Any) -> Any:
+    def _attempt(self, request: Any) -> Any:
         for attempt in range(ATTEMPTS):
             try:
-                return ask()
+                return request()
             except self._pymilvus.MilvusException as error:
-                if not self._is_away(error):
+                if not self._is_unavailable(error):
                     raise ServerError(
                         f"Milvus at {self.address} refused: {first_line(error)}"
                     ) from error
@@ -119,12 +116,12 @@ class MilvusServer:
                         f"no Milvus server answers at {self.address} ({first_line(error)}); "
                         "start it, or check host and port"
                     ) from error
-                logger.warning("Milvus at %s is away, asking again", self.address)
+                logger.warning("Milvus at %s is unavailable, trying again", self.address)
                 time.sleep(PAUSE * 2**attempt)
         raise AssertionError("the last attempt returns or raises")
 
-    def _is_away(self, error: Any) -> bool:
-        """Whether to ask again. What the client itself refuses has the code of a server away."""
+    def _is_unavailable(self, error: Any) -> bool:
+        """Return whether to retry: not after errors of the client, which share the codes."""
         kinds = self._pymilvus.exceptions
         from_server = (
             self._pymilvus.MilvusException,
@@ -132,8 +129,18 @@ class MilvusServer:
             kinds.MilvusUnavailableException,
         )
         unavailable = "unavailable" in str(error.message).lower()
-        return unavailable or (error.code in AWAY and type(error) in from_server)
+        return unavailable or (error.code in UNAVAILABLE and type(error) in from_server)
 
 
 def first_line(error: Any) -> str:
     return str(error.message).partition("\n")[0]
+
+
+def import_pymilvus() -> Any:
+    try:
+        import pymilvus
+    except ImportError:
+        raise MissingExtraError("milvus") from None
+    # It logs every error with a traceback, besides raising it.
+    logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
+    return pymilvus

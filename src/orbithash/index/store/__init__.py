@@ -1,1 +1,1 @@
-"""An index on disk: one folder."""
+"""An index on disk, in one folder."""

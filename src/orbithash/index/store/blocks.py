@@ -1,8 +1,8 @@
-"""Codes on disk: blocks of a few thousand, sorted by id, each checked when it is read.
+"""Codes on disk: blocks of a few thousand, sorted by id, each verified when it is read.
 
-Blocks hold ranges of ids that do not overlap, so that reading them in order gives the table that
-search wants. Adding at the end rewrites one block at most; adding or removing elsewhere rewrites
-those that are touched.
+Blocks hold ranges of ids that do not overlap: reading them in order gives the table for search.
+Adding at the end rewrites at most one block; adding or removing elsewhere rewrites the blocks
+concerned.
 """
 
 import sqlite3
@@ -18,14 +18,14 @@ from jaxtyping import Int64, UInt8
 from orbithash.codes import code_bytes
 from orbithash.errors import DamagedIndexError
 from orbithash.index.code_table import CodeTable, empty_table
-from orbithash.kernels.popcount import as_words
+from orbithash.kernels.hamming import as_words
 
-BLOCK = 4096  # codes, at most: 64 kB of 64-bit codes, little enough to rewrite for one item
+BLOCK = 4096  # codes at most: 64 kB of 64-bit codes, cheap enough to rewrite for one item
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Some codes, in the order of ids."""
+    """Codes in the order of ids."""
 
     ids: Int64[np.ndarray, " n"]
     codes: UInt8[np.ndarray, "n bytes"]
@@ -36,12 +36,12 @@ class Block:
         return Block(ids[order], np.concatenate([self.codes, other.codes])[order])
 
     def without(self, ids: Int64[np.ndarray, " m"]) -> "Block":
-        staying = ~np.isin(self.ids, ids)
-        return Block(self.ids[staying], self.codes[staying])
+        kept = ~np.isin(self.ids, ids)
+        return Block(self.ids[kept], self.codes[kept])
 
 
-class Blocks:
-    """The table of blocks; whoever calls has begun a transaction."""
+class CodeBlocks:
+    """The database table `blocks`; the caller has begun a transaction."""
 
     def __init__(self, connection: sqlite3.Connection, folder: Path, n_bits: int) -> None:
         self._connection, self._folder = connection, folder
@@ -55,63 +55,63 @@ class Blocks:
         """Store codes under ids that are not in use."""
         order = np.argsort(ids)
         new = Block(ids[order], codes[order])
-        for first, ends, part in self._parted(new):
-            block = part if first is None else self._taken(first).merged(part)
-            # The last block is filled up, because more will come behind it; others are halved,
-            # so that both parts have room.
-            size = BLOCK if ends else -(-len(block.ids) // -(-len(block.ids) // BLOCK))
+        for first, is_last, part in self._split_by_block(new):
+            block = part if first is None else self._pop(first).merged(part)
+            # The last block is filled, because new ids mostly come after it; others are split
+            # evenly, so that both parts have room.
+            size = BLOCK if is_last else -(-len(block.ids) // -(-len(block.ids) // BLOCK))
             for start in range(0, len(block.ids), size):
                 stop = start + size
                 self._write(Block(block.ids[start:stop], block.codes[start:stop]))
 
     def remove(self, ids: Int64[np.ndarray, " n"]) -> None:
-        """Forget the codes of these ids, as far as they are there."""
-        nothing = np.empty((len(ids), self._n_bytes), dtype=np.uint8)
-        for first, _, part in self._parted(Block(np.sort(ids), nothing)):
+        """Remove the codes of these ids; unknown ids are ignored."""
+        no_codes = np.empty((len(ids), self._n_bytes), dtype=np.uint8)
+        for first, _, part in self._split_by_block(Block(np.sort(ids), no_codes)):
             if first is not None:
                 block = self.read(first)
-                staying = block.without(part.ids)
-                if len(staying.ids) < len(block.ids):
-                    self._taken(first)
-                    self._write(staying)
+                kept = block.without(part.ids)
+                if len(kept.ids) < len(block.ids):
+                    self._pop(first)
+                    self._write(kept)
 
     def get(self, ids: Int64[np.ndarray, " n"]) -> UInt8[np.ndarray, "n bytes"]:
-        """The codes of these ids, all of which must be there."""
+        """Return the codes of these ids, all of which must be stored."""
         order = np.argsort(ids)
         codes = np.empty((len(ids), self._n_bytes), dtype=np.uint8)
-        at = 0
-        for first, _, part in self._parted(Block(ids[order], codes)):
+        start = 0
+        for first, _, part in self._split_by_block(Block(ids[order], codes)):
             block = self.read(first) if first is not None else None
-            places = order[at : at + len(part.ids)]
-            at += len(part.ids)
+            positions = order[start : start + len(part.ids)]
+            start += len(part.ids)
             if block is None or not np.isin(part.ids, block.ids).all():
                 raise DamagedIndexError(self._folder, "some items have no codes")
-            codes[places] = block.codes[np.searchsorted(block.ids, part.ids)]
+            codes[positions] = block.codes[np.searchsorted(block.ids, part.ids)]
         return codes
 
     def check_absent(self, ids: Int64[np.ndarray, " n"]) -> None:
-        """Raise if there are codes of these ids, of which nothing else is there."""
-        nothing = np.empty((len(ids), self._n_bytes), dtype=np.uint8)
-        for first, _, part in self._parted(Block(ids, nothing)):
+        """Raise if there are codes of these ids, which have no metadata."""
+        no_codes = np.empty((len(ids), self._n_bytes), dtype=np.uint8)
+        for first, _, part in self._split_by_block(Block(ids, no_codes)):
             if first is not None and np.isin(part.ids, self.read(first).ids).any():
                 raise DamagedIndexError(self._folder, "some items have no metadata")
 
     def firsts(self) -> Int64[np.ndarray, " blocks"]:
-        """The lowest id of each block, which names it."""
+        """Return the lowest id of each block, which is its key."""
         query = "SELECT first FROM blocks ORDER BY first"
         return np.array([row[0] for row in self._connection.execute(query)], dtype=np.int64)
 
     def read(self, first: int) -> Block:
-        """One block, by its lowest id; an error unless it is as it was written."""
+        """Read the block with this lowest id; raise unless its checksum is correct."""
         query = "SELECT count, payload, checksum FROM blocks WHERE first = ?"
         row = self._connection.execute(query, (first,)).fetchone()
         if row is None:
             raise DamagedIndexError(self._folder, f"the block of id {first} is missing")
         count, payload, checksum = row
-        # Of a damaged row not even the types are certain.
-        typed = isinstance(payload, bytes) and isinstance(count, int)
-        whole = typed and len(payload) == count * (8 + self._n_bytes)
-        if not whole or self._checksum(payload) != checksum:
+        # In a damaged row even the types may be wrong.
+        has_types = isinstance(payload, bytes) and isinstance(count, int)
+        has_length = has_types and len(payload) == count * (8 + self._n_bytes)
+        if not has_length or self._checksum(payload) != checksum:
             raise DamagedIndexError(
                 self._folder, f"the codes of {count} items from id {first} on are not as written"
             )
@@ -120,7 +120,7 @@ class Blocks:
         return Block(ids, codes.reshape(count, self._n_bytes))
 
     def table(self, old: CodeTable | None, old_versions: dict[int, int]) -> "LoadedTable":
-        """All codes for search; what has not changed since `old` is taken from there."""
+        """Load all codes for search; blocks that are unchanged since `old` are copied from it."""
         versions, counts = {}, []
         query = "SELECT first, version, count FROM blocks ORDER BY first"
         for first, version, count in self._connection.execute(query):
@@ -131,27 +131,27 @@ class Blocks:
         empty = empty_table(self._n_bits)
         ids = np.empty(sum(counts), dtype=np.int64)
         words = np.empty((len(empty.words), len(ids)), dtype=np.uint64)
-        at = 0
+        stop = 0
         for (first, version), count in zip(versions.items(), counts, strict=True):
-            place = slice(at, at + count)
-            at += count
+            target = slice(stop, stop + count)
+            stop += count
             if old is not None and old_versions.get(first) == version:
                 start = int(np.searchsorted(old.ids, first))
-                ids[place] = old.ids[start : start + count]
-                words[:, place] = old.words[:, start : start + count]
+                ids[target] = old.ids[start : start + count]
+                words[:, target] = old.words[:, start : start + count]
             else:
                 block = self.read(first)
                 if len(block.ids) != count:
                     raise DamagedIndexError(self._folder, f"the block of id {first} is not whole")
-                ids[place], words[:, place] = block.ids, as_words(block.codes)
+                ids[target], words[:, target] = block.ids, as_words(block.codes)
         if np.any(ids[1:] <= ids[:-1]):
             raise DamagedIndexError(self._folder, "blocks of codes overlap")
         return LoadedTable(CodeTable(self._n_bits, ids, words), versions)
 
-    def _parted(self, items: Block) -> Iterator[tuple[int | None, bool, Block]]:
-        """The items by block: its first id, if there is one, and whether it is the last."""
+    def _split_by_block(self, items: Block) -> Iterator[tuple[int | None, bool, Block]]:
+        """Split items by block; yield its lowest id, if any, whether it is the last, its items."""
         firsts = self.firsts()
-        # What comes before all blocks goes into the first of them.
+        # Ids before all blocks belong to the first one.
         numbers = np.maximum(np.searchsorted(firsts, items.ids, side="right") - 1, 0)
         bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(items.ids)]
         for start, stop in pairwise(bounds):
@@ -161,13 +161,13 @@ class Blocks:
                 part = Block(items.ids[start:stop], items.codes[start:stop])
                 yield first, number >= len(firsts) - 1, part
 
-    def _taken(self, first: int) -> Block:
+    def _pop(self, first: int) -> Block:
         block = self.read(first)
         self._connection.execute("DELETE FROM blocks WHERE first = ?", (first,))
         return block
 
     def _checksum(self, payload: bytes) -> int:
-        # A flipped number of bits shows too, even where it needs as many bytes.
+        # Seeded with the number of bits, so that a damaged one shows even if the bytes fit.
         return zlib.crc32(payload, self._n_bits)
 
     def _write(self, block: Block) -> None:
@@ -183,7 +183,7 @@ class Blocks:
 
 @dataclass(frozen=True, eq=False)
 class LoadedTable:
-    """All codes of a moment, and the version of each block that they came from."""
+    """All codes of one state, and the version of each of their blocks."""
 
     codes: CodeTable
     versions: dict[int, int]

@@ -1,15 +1,15 @@
-"""The SQLite file of an index: how it is opened, what it holds, and what its errors mean.
+"""The SQLite file of an index: schema, connections, transactions and errors.
 
-facts    what holds for the whole index: n_bits, next_id, digest of the encoder
-blocks   codes with their ids, a few thousand to a row, as search loads them
-items    one row per item: its metadata
-labels   which items have a label, for filters, and label_sums to check that; see labels.py
-sources  names of what items were indexed from
+facts    properties of the whole index: n_bits, next_id, version, digest of the encoder
+blocks   codes with their ids, a few thousand per row, as search loads them
+items    metadata, one row per item
+labels   pairs of label and item, for filters, and label_sums to verify them; see labels.py
+sources  names of the sources that items were indexed from
 
-Everything is in one file because one transaction must cover it: an item is there with its code and
-its metadata or not at all, whenever the process dies, and a reader sees one state of both. In
-write-ahead mode readers go on while one process writes. Loading ten million codes from blocks
-costs half a second of processor time, a quarter more than from a plain file.
+One file, because one transaction must cover everything: whenever the process dies, an item is
+stored with its code and its metadata or not at all, and a reader sees one state of both. In
+write-ahead mode readers continue while one process writes. Loading ten million codes from blocks
+costs half a second of CPU time, a quarter more than from a plain file.
 """
 
 import sqlite3
@@ -22,7 +22,7 @@ from orbithash.errors import DamagedIndexError, InputError, StorageError
 FILE = "index.sqlite"
 APPLICATION = 0x6F726274  # "orbt", in the header of every file of ours
 FORMAT = 2
-WAIT = 60.0  # seconds for another process to finish its transaction
+WAIT = 60.0  # seconds for another process's transaction to end
 
 SCHEMA = f"""
 PRAGMA page_size = 8192;
@@ -56,20 +56,20 @@ CREATE TABLE label_sums (label TEXT PRIMARY KEY, total INTEGER NOT NULL) WITHOUT
 def create_database(folder: Path) -> None:
     """Write an empty database into a folder."""
     with (
-        explained(folder),
+        translated_errors(folder),
         closing(sqlite3.connect(folder / FILE, isolation_level=None)) as connection,
     ):
         connection.executescript(SCHEMA)
 
 
 def connect(folder: Path) -> sqlite3.Connection:
-    """The database of an index, or an error that says why it cannot be used."""
+    """Connect to the database of an index; raise if it cannot be used."""
     file = folder / FILE
     if not folder.exists():
-        raise InputError(f"there is no index {folder}; make one with orbithash index")
+        raise InputError(f"there is no index {folder}; create one with orbithash index")
     if not file.is_file():
-        raise InputError(f"{folder} is no index, for it holds no {FILE}; give another name")
-    with explained(folder):
+        raise InputError(f"{folder} is no index: it holds no {FILE}; give another name")
+    with translated_errors(folder):
         connection = sqlite3.connect(
             file, timeout=WAIT, isolation_level=None, check_same_thread=False
         )
@@ -85,7 +85,7 @@ def connect(folder: Path) -> sqlite3.Connection:
                     f"the index {folder} has format {version}, and this version of orbithash reads "
                     f"format {FORMAT}; use the version that wrote it, or index again"
                 )
-            # A transaction that was acknowledged outlives a power cut.
+            # A committed transaction survives a power cut.
             connection.execute("PRAGMA synchronous = FULL")
         except BaseException:
             connection.close()
@@ -95,8 +95,8 @@ def connect(folder: Path) -> sqlite3.Connection:
 
 @contextmanager
 def writing(connection: sqlite3.Connection, folder: Path) -> Iterator[None]:
-    """One transaction: all that is written inside, or nothing of it."""
-    with explained(folder):
+    """Run the block as one transaction: all of its writes, or none."""
+    with translated_errors(folder):
         connection.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -109,8 +109,8 @@ def writing(connection: sqlite3.Connection, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def reading(connection: sqlite3.Connection, folder: Path) -> Iterator[None]:
-    """All reads inside see one state, whatever is written meanwhile."""
-    with explained(folder):
+    """Let all reads of the block see one state, whatever is written meanwhile."""
+    with translated_errors(folder):
         connection.execute("BEGIN")
         try:
             yield
@@ -120,16 +120,16 @@ def reading(connection: sqlite3.Connection, folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def explained(folder: Path) -> Iterator[None]:
-    """SQLite's errors in the words of whoever has to do something about them."""
+def translated_errors(folder: Path) -> Iterator[None]:
+    """Translate SQLite's errors into ours, which tell the user what to do."""
     try:
         yield
     except sqlite3.IntegrityError as error:
         raise DamagedIndexError(folder, str(error)) from error
     except sqlite3.OperationalError as error:
-        raise operational(error, folder) from error
+        raise operational_error(error, folder) from error
     except sqlite3.ProgrammingError as error:
-        # Any other is a mistake of ours, and says nothing about the file.
+        # Any other is a bug in this library, and says nothing about the file.
         if "closed" not in str(error):
             raise
         raise InputError(f"the index {folder} is closed; open it again to use it") from None
@@ -139,17 +139,21 @@ def explained(folder: Path) -> Iterator[None]:
         raise InputError(f"{error.object!r} is not valid text; rename the file") from error
 
 
-def operational(error: sqlite3.OperationalError, folder: Path) -> Exception:
-    kept = "nothing of this was stored, and everything from before is still there"
+def operational_error(error: sqlite3.OperationalError, folder: Path) -> Exception:
+    unchanged = "nothing of this was stored, and all earlier items are unchanged"
     primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if primary == sqlite3.SQLITE_FULL:
-        return StorageError(f"the disk of {folder} is full; {kept}: free some space and try again")
+        return StorageError(
+            f"the disk of {folder} is full; {unchanged}: free some space and try again"
+        )
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StorageError(
-            f"another process has been writing to {folder} for {WAIT:.0f} s; {kept}: try again"
+            f"another process has been writing to {folder} for {WAIT:.0f} s; {unchanged}: try again"
         )
     if primary == sqlite3.SQLITE_IOERR:
-        return StorageError(f"cannot read or write {folder}: {error}; {kept}: check the disk")
+        return StorageError(f"cannot read or write {folder}: {error}; {unchanged}: check the disk")
     if primary in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
-        return StorageError(f"may not write to {folder}: {error}; {kept}: check its permissions")
+        return StorageError(
+            f"not allowed to write to {folder}: {error}; {unchanged}: check its permissions"
+        )
     return DamagedIndexError(folder, str(error))

@@ -13,7 +13,7 @@ from jaxtyping import Int
 from orbithash.codes import unpack
 from orbithash.index import Index, Items
 from orbithash.kernels.hamming import hamming_distances
-from orbithash.serve.queries import StoredItem
+from orbithash.retrieval.query import StoredItem
 from orbithash.serve.schemas import (
     IndexInfo,
     IndexStatistics,
@@ -38,7 +38,7 @@ def collection_routes(service: Service) -> APIRouter:
 
     def item_at(items: Items, position: int) -> Item:
         stored = StoredItem(
-            int(items.ids[position]), items.codes[position].tobytes(), items.metadata[position]
+            int(items.ids[position]), items.codes[position], items.metadata[position]
         )
         return service.item(stored)
 

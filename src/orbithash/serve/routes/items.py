@@ -13,14 +13,15 @@ from typing import Annotated
 import numpy as np
 from fastapi import APIRouter, Body, File, Form, Path, Request, Response, UploadFile
 from fastapi.responses import FileResponse
+from jaxtyping import UInt8
 from starlette.types import Receive, Scope, Send
 
 from orbithash.errors import NoIdsLeftError
 from orbithash.index import Index, Metadata, add_under_new_ids
 from orbithash.index.base import Value
+from orbithash.retrieval.query import stored_items
 from orbithash.serve.error_responses import NotFoundError, UnprocessableError
 from orbithash.serve.images import image_file, image_media_type, store_upload
-from orbithash.serve.queries import code_array, get_items
 from orbithash.serve.schemas import (
     MAX_LABELS,
     AddItemsRequest,
@@ -47,12 +48,12 @@ def item_routes(service: Service) -> APIRouter:
     @routes.get("/{identifier}", summary="Get an item")
     async def get_item(identifier: ItemId) -> Item:
         def load() -> Item:
-            return service.item(get_items(index, [identifier])[identifier])
+            return service.item(stored_items(index, [identifier])[identifier])
 
         return await service.search_pool.run(load)
 
     def existing_image(identifier: int) -> FilePath:
-        metadata = get_items(index, [identifier])[identifier].metadata
+        metadata = stored_items(index, [identifier])[identifier].metadata
         file = image_file(metadata, settings.images)
         if file is None:
             raise NotFoundError(f"item {identifier} has no image file on this server")
@@ -112,6 +113,7 @@ def item_routes(service: Service) -> APIRouter:
                     decode_base64(item.image) if item.image else b"",
                 )
                 for code, item in zip(codes, request.items, strict=True)
+                if code is not None
             ]
             return add(index, additions, settings.uploads)
 
@@ -149,7 +151,7 @@ def item_routes(service: Service) -> APIRouter:
 class Addition:
     """An item to add, with the image file it was encoded from, if any."""
 
-    code: bytes
+    code: UInt8[np.ndarray, " bytes"]
     labels: tuple[str, ...] = ()
     fields: dict[str, Value] = field(default_factory=dict)
     image: bytes = b""
@@ -166,7 +168,7 @@ def add(index: Index, additions: Sequence[Addition], uploads: FilePath | None) -
         )
         for addition in additions
     ]
-    codes = code_array([addition.code for addition in additions])
+    codes = np.stack([addition.code for addition in additions])
     try:
         return [int(i) for i in add_under_new_ids(index, codes, metadata)]
     except NoIdsLeftError as error:

@@ -1,0 +1,75 @@
+"""The encoder protocol: images or features in, codes out, however it was trained."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float, Int64, UInt8
+
+from orbithash.codes import binarize, pack
+from orbithash.data import ImageSource, LabelledFeatures, Vectors
+from orbithash.encoders.runs.record import Training
+
+Data = ImageSource | LabelledFeatures | Vectors
+Progress = Callable[[int, int], None]  # items done, and items in all
+
+
+def no_progress(done: int, total: int) -> None:
+    """Show nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """Embeddings of the rows of a source that could be read, and the reason for each other row."""
+
+    rows: Int64[np.ndarray, " n"]
+    embeddings: Float[np.ndarray, "n bits"]
+    unreadable: dict[str, str]  # reason by path
+
+    @property
+    def codes(self) -> UInt8[np.ndarray, "n bytes"]:
+        return pack(binarize(self.embeddings))
+
+
+@runtime_checkable
+class Encoder(Protocol):
+    """Encodes images, or feature vectors, as binary codes."""
+
+    n_bits: int
+    training: Training | None  # how it was trained, if that is known
+    takes_images: bool  # else feature vectors
+
+    @property
+    def history(self) -> tuple[Any, ...]:
+        """What each epoch did; empty for a hasher."""
+
+    def embed(self, items: Any) -> Float[np.ndarray, "n bits"]:
+        """Return embeddings in [0, 1]; a bit is set where the embedding is above 0.5."""
+
+    def encode(self, items: Any) -> UInt8[np.ndarray, "n bytes"]:
+        """Return packed codes."""
+
+    def embed_batches(
+        self,
+        data: Data,
+        batches: Sequence[Int64[np.ndarray, " _"]],
+        progress: Progress = no_progress,
+    ) -> Iterator[Encoded]:
+        """Embed each batch of rows of a source, one after the other."""
+
+    def embed_queries(self, items: Sequence[Any]) -> tuple[list[str], Float[np.ndarray, "n bits"]]:
+        """Return a name and an embedding for each query as a user gives it."""
+
+    def to(self, device: str) -> "Encoder":
+        """Move the network to a device, such as "cuda"."""
+
+    def model(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return what rebuilds the encoder: a description for JSON, and arrays by name."""
+
+    def to_onnx(self) -> tuple[bytes, dict[str, Any]]:
+        """Return an ONNX model from the encoder's input to `embeddings`, and its metadata."""
+
+    def save(self, folder: str | Path) -> None:
+        """Write a run's folder, which `orbithash.load` reads."""

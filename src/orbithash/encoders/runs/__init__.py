@@ -1,0 +1,1 @@
+"""A run's folder: the encoder, its record, and what it depends on."""

@@ -1,0 +1,330 @@
+"""Milvus: codes and metadata in a collection of a server or cluster.
+
+Writes are upserts by id, so repeating one after a failure changes nothing. Reads wait for all
+earlier writes (consistency level "Strong").
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Int64
+from numpy.typing import ArrayLike
+
+from orbithash.codes import as_codes, check_n_bits, code_bytes
+from orbithash.errors import CodeLengthError, IdInUseError, InputError, UnknownIdError
+from orbithash.index.base import (
+    NO_METADATA,
+    Ball,
+    ClosesOnExit,
+    IndexStats,
+    Items,
+    Metadata,
+    Neighbours,
+    Where,
+)
+from orbithash.index.checks import (
+    add_under_new_ids,
+    check_k,
+    check_radius,
+    checked_ids,
+    checked_items,
+    checked_next_id,
+)
+from orbithash.index.milvus.encoder_parts import read_encoder, write_encoder
+from orbithash.index.milvus.rows import as_ball, as_row, filter_expression, row_metadata
+from orbithash.index.milvus.server import MilvusServer
+
+MAX_ROWS = 16384  # that Milvus returns at once; also its limit on queries
+BATCH_ROWS = 2000  # that are sent at once
+FORMAT = 1
+ALL_FIELDS = ["id", "code", "path", "source", "metadata"]
+
+
+class MilvusIndex(ClosesOnExit):
+    """A collection of a Milvus server, which compares the query with every code."""
+
+    name: ClassVar[str] = "milvus"
+    index_type: ClassVar[str] = "BIN_FLAT"
+
+    def __init__(
+        self,
+        n_bits: int | None = None,
+        *,
+        server: str = "http://localhost:19530",
+        collection: str = "orbithash",
+        encoder: bytes | None = None,
+    ) -> None:
+        """Open a collection; with `n_bits`, create it if it does not exist."""
+        self._server = MilvusServer(server)
+        self.collection = collection
+        if not self._server.has(collection):
+            if n_bits is None:
+                raise InputError(
+                    f"there is no collection {collection!r} at {server}; create it with "
+                    f"orbithash index … --out milvus:{server}/{collection}"
+                )
+            self._create(n_bits, encoder)
+        self.n_bits = self._read_n_bits()
+        if n_bits is not None and n_bits != self.n_bits:
+            raise CodeLengthError(
+                f"{collection!r} exists, and its",
+                got=code_bytes(self.n_bits),
+                expected=code_bytes(n_bits),
+                n_bits=n_bits,
+            )
+        self._check_index_type()
+        self._server.make_searchable(collection, self.index_type, "code")
+
+    def __len__(self) -> int:
+        return self._count("")
+
+    def add(
+        self,
+        ids: ArrayLike | None = None,
+        codes: ArrayLike | None = None,
+        metadata: Sequence[Metadata] | None = None,
+    ) -> Int64[np.ndarray, " n"]:
+        """Store items under ids that are not in use, by default the next ones; return the ids."""
+        if ids is None:
+            return add_under_new_ids(self, codes, metadata)
+        ids, codes = checked_items(ids, codes, metadata, n_bits=self.n_bits)
+        if used := self._stored(ids):
+            raise IdInUseError(next(i for i in ids.tolist() if i in used))
+        self.update(ids, codes, metadata)
+        return ids
+
+    def update(
+        self, ids: ArrayLike, codes: ArrayLike, metadata: Sequence[Metadata] | None = None
+    ) -> None:
+        """Store items, replacing those with the same ids."""
+        ids, codes = checked_items(ids, codes, metadata, n_bits=self.n_bits)
+        for start in range(0, len(ids), BATCH_ROWS):
+            rows = [
+                as_row(
+                    int(ids[i]),
+                    codes[i].tobytes(),
+                    NO_METADATA if metadata is None else metadata[i],
+                )
+                for i in range(start, min(start + BATCH_ROWS, len(ids)))
+            ]
+            self._server.call("upsert", self.collection, rows)
+
+    def remove(self, ids: ArrayLike) -> int:
+        """Remove items and return how many there were; unknown ids are ignored."""
+        used = sorted(self._stored(checked_ids(ids)))
+        for start in range(0, len(used), BATCH_ROWS):
+            self._server.call("delete", self.collection, ids=used[start : start + BATCH_ROWS])
+        return len(used)
+
+    def get(self, ids: ArrayLike) -> Items:
+        """Return these items, in this order."""
+        ids = checked_ids(ids)
+        rows = {row["id"]: row for row in self._fetch(ids, ALL_FIELDS)}
+        for identifier in ids.tolist():
+            if identifier not in rows:
+                raise UnknownIdError(identifier)
+        return self._items([rows[identifier] for identifier in ids.tolist()])
+
+    def search(self, codes: ArrayLike, k: int, where: Where | None = None) -> Neighbours:
+        """Return the k nearest items of each query; fewer columns if fewer are admitted."""
+        codes = as_codes(codes, self.n_bits)
+        check_k(k)
+        condition = filter_expression(where)
+        if k > MAX_ROWS or len(codes) == 0:
+            k = min(k, self._count(condition))
+        if k > MAX_ROWS:
+            raise InputError(f"k={k}; Milvus returns at most {MAX_ROWS} neighbours of a query")
+        if k == 0 or len(codes) == 0:
+            empty = np.empty((len(codes), k), dtype=np.int64)
+            return Neighbours(ids=empty, distances=empty.copy())
+        found = self._search(codes, k, condition, {})
+        n_columns = max(len(ball.ids) for ball in found)
+        ids, distances = (np.full((len(codes), n_columns), -1, dtype=np.int64) for _ in range(2))
+        for query, ball in enumerate(found):
+            ids[query, : len(ball.ids)] = ball.ids
+            distances[query, : len(ball.ids)] = ball.distances
+        return Neighbours(ids=ids, distances=distances)
+
+    def within(self, codes: ArrayLike, radius: int, where: Where | None = None) -> list[Ball]:
+        """Return the items at most `radius` bits away from each query."""
+        codes = as_codes(codes, self.n_bits)
+        check_radius(radius)
+        # Milvus's radius is exclusive.
+        balls = self._search(codes, MAX_ROWS, filter_expression(where), {"radius": radius + 1})
+        if any(len(ball.ids) == MAX_ROWS for ball in balls):
+            raise InputError(
+                f"{MAX_ROWS} items or more are within {radius} bits, and Milvus returns no more; "
+                "ask for a smaller radius"
+            )
+        return balls
+
+    def iterate(self, batch_size: int = 4096) -> Iterator[Items]:
+        """Iterate over all items in the order of ids, in batches."""
+        for rows in self._pages("", ALL_FIELDS, batch_size):
+            yield self._items(rows)
+
+    def known(self, source: str) -> dict[str, tuple[int, str]]:
+        """Return id and stamp of every item that was indexed from a source, by path."""
+        condition = f"source == {json.dumps(source, ensure_ascii=False)}"
+        return {
+            row["path"]: (row["id"], row["metadata"]["stamp"])
+            for rows in self._pages(condition, ["id", "path", "metadata"], MAX_ROWS // 4)
+            for row in rows
+        }
+
+    def next_id(self) -> int:
+        """Return an id above all ids in use."""
+        return checked_next_id(self._highest_id() + 1)
+
+    def encoder(self) -> bytes:
+        """Return the file of the encoder that computed the codes."""
+        return read_encoder(self._server, self.collection)
+
+    def sample(self, n: int, *, seed: int) -> Items:
+        """Return n random items, or all if there are fewer, in the order of ids."""
+        rng = np.random.default_rng(seed)
+        n_items, highest = min(n, len(self)), self._highest_id()
+        # Ids usually count from 0 with few gaps, so random ids mostly exist.
+        guesses = rng.integers(0, max(highest, 0), min(4 * n, MAX_ROWS), endpoint=True)
+        stored = self._stored(np.unique(guesses))
+        if len(stored) < n_items:
+            stored = {row["id"] for rows in self._pages("", ["id"], MAX_ROWS) for row in rows}
+        ids = rng.choice(sorted(stored), min(n_items, len(stored)), replace=False)
+        rows = self._fetch(np.sort(ids.astype(np.int64)), ALL_FIELDS)
+        return self._items(sorted(rows, key=lambda row: row["id"]))
+
+    def label_counts(self) -> dict[str, int]:
+        """Return the number of items with each label; reads the metadata of all items."""
+        counts: Counter[str] = Counter()
+        for rows in self._pages("", ["id", "metadata"], MAX_ROWS // 4):
+            for row in rows:
+                counts.update(set(row["metadata"]["labels"]))
+        return dict(sorted(counts.items()))
+
+    def stats(self) -> IndexStats:
+        return IndexStats(self.name, self.n_bits, len(self))
+
+    def close(self) -> None:
+        self._server.close()
+
+    def _highest_id(self) -> int:
+        # Ids count from 0: only as many ids as items were removed lie beyond the count.
+        highest = len(self) - 1
+        for rows in self._pages(f"id > {highest}", ["id"], MAX_ROWS):
+            highest = rows[-1]["id"]
+        return highest
+
+    def _create(self, n_bits: int, encoder: bytes | None) -> None:
+        check_n_bits(n_bits)
+        if encoder is not None:
+            write_encoder(self._server, self.collection, encoder)
+        self._server.create(
+            self.collection,
+            description=json.dumps({"orbithash": FORMAT, "n_bits": int(n_bits)}),
+            integers=["id"],
+            strings={"path": 8192, "source": 8192},
+            documents=["metadata"],
+            vectors={"code": 8 * code_bytes(n_bits)},
+        )
+        self._server.make_searchable(self.collection, self.index_type, "code")
+
+    def _read_n_bits(self) -> int:
+        """Read the number of bits from the collection's description."""
+        try:
+            facts = json.loads(self._server.description(self.collection))
+            version, n_bits = facts["orbithash"], int(facts["n_bits"])
+        except (ValueError, LookupError, TypeError):
+            raise InputError(
+                f"the collection {self.collection!r} was not made by orbithash; give another name"
+            ) from None
+        if version != FORMAT:
+            raise InputError(
+                f"the collection {self.collection!r} has format {version}, and this version of "
+                f"orbithash reads format {FORMAT}; use the version that wrote it"
+            )
+        return n_bits
+
+    def _check_index_type(self) -> None:
+        """Raise if the collection was created by the other engine, which must also search it."""
+        created = self._server.index_type(self.collection)
+        if created in (None, self.index_type):
+            return
+        url = f"{self._server.address}/{self.collection}"
+        engines = {kind.index_type: kind.name for kind in (MilvusIndex, MilvusInvertedIndex)}
+        if created not in engines:
+            raise InputError(
+                f"the collection {self.collection!r} is indexed as {created}, which orbithash does "
+                "not search; give another name"
+            )
+        raise InputError(
+            f"{self.name}:{url} was made as {engines[created]}; open it as {engines[created]}:{url}"
+        )
+
+    def _count(self, condition: str) -> int:
+        rows = self._server.query(self.collection, condition, ["count(*)"])
+        return int(rows[0]["count(*)"])
+
+    def _stored(self, ids: Int64[np.ndarray, " n"]) -> set[int]:
+        return {row["id"] for row in self._fetch(ids, ["id"])}
+
+    def _fetch(self, ids: Int64[np.ndarray, " n"], fields: list[str]) -> Iterator[Any]:
+        for start in range(0, len(ids), BATCH_ROWS):
+            batch = ids[start : start + BATCH_ROWS].tolist()
+            yield from self._server.query(self.collection, f"id in {batch}", fields)
+
+    def _pages(self, condition: str, fields: list[str], size: int) -> Iterator[list[Any]]:
+        """Iterate over the rows that meet a condition; Milvus returns them in the order of ids."""
+        rows = self._server.query(self.collection, condition, fields, limit=min(size, MAX_ROWS))
+        while rows:
+            yield rows
+            after = f"id > {rows[-1]['id']}"
+            both = f"({condition}) and {after}" if condition else after
+            rows = self._server.query(self.collection, both, fields, limit=min(size, MAX_ROWS))
+
+    def _search(
+        self, codes: np.ndarray, k: int, condition: str, parameters: dict[str, Any]
+    ) -> list[Ball]:
+        balls = []
+        for start in range(0, len(codes), MAX_ROWS):
+            found = self._server.call(
+                "search",
+                self.collection,
+                data=[code.tobytes() for code in codes[start : start + MAX_ROWS]],
+                anns_field="code",
+                filter=condition,
+                limit=k,
+                search_params={"metric_type": "HAMMING", "params": self.parameters() | parameters},
+                consistency_level="Strong",
+            )
+            balls += [as_ball(hits) for hits in found]
+        return balls
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the search parameters of Milvus's index."""
+        return {}
+
+    def _items(self, rows: list[Any]) -> Items:
+        n_bytes = code_bytes(self.n_bits)
+        codes = np.frombuffer(b"".join(row["code"][0] for row in rows), dtype=np.uint8)
+        return Items(
+            np.array([row["id"] for row in rows], dtype=np.int64),
+            codes.reshape(len(rows), n_bytes),
+            tuple(row_metadata(row) for row in rows),
+        )
+
+
+class MilvusInvertedIndex(MilvusIndex):
+    """A collection of a Milvus server that is searched by clusters; approximate."""
+
+    name = "milvus-ivf"
+    index_type = "BIN_IVF_FLAT"
+
+    def parameters(self) -> dict[str, Any]:
+        return {"nprobe": 32}
+
+
+def collection_exists(server: str, collection: str) -> bool:
+    return MilvusServer(server).has(collection)

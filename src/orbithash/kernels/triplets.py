@@ -1,0 +1,356 @@
+"""All triplets of a batch, compiled: loss, weights and gradient, without storing a triplet.
+
+In the rank list of one anchor, let R be the number of positives, c(p) the number of positives at
+ranks 1 … p, and S(p) the sum of 1/rank over these. Swapping a positive at rank j with a negative
+at rank k changes the average precision (AP) by
+
+    k < j (misranked)   R·λ = a(k) + b(j)    a(k) = (c(k) + 1)/k − S(k)    b(j) = S(j−1) − c(j)/j
+    j < k (in order)    R·λ = e(j) + f(k)    e(j) = c(j)/j − S(j)          f(k) = S(k) − c(k)/k
+
+Each case is a term of the positive plus a term of the negative. An anchor therefore needs one sort
+and one pass over its list. Each triplet then costs a sum, a hinge and a product, in a loop without
+branches.
+
+`losses/triplet_tensors.py` computes the same in tensor operations, for other devices and reference.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit, prange
+
+from orbithash.kernels.rank_lists import rank_list
+from orbithash.kernels.threads import parallel_njit, threads_for
+
+MISRANKED, IN_ORDER = 0, 1  # rows of the arrays of terms
+
+
+class AnchorSums(NamedTuple):
+    """Sums over the triplets of each anchor, in arrays (anchors,), and the gradients."""
+
+    losses: np.ndarray  # Σ λ·hinge^γ
+    weights: np.ndarray  # Σ λ
+    triplets: np.ndarray  # number of triplets
+    active: np.ndarray  # number of triplets with hinge > 0
+    gradients: np.ndarray  # (anchors, n): of each anchor's loss with respect to its distances
+
+
+def triplet_terms(
+    distances: np.ndarray,
+    hamming: np.ndarray,
+    grades: np.ndarray,
+    *,
+    margin: float,
+    gamma: float,
+    weighting: str,
+    tie_keys: np.ndarray | None,
+) -> AnchorSums:
+    """Sum over all triplets of every anchor; all arrays are (anchors, n).
+
+    `grades` counts labels in common, −1 where the item is not in the anchor's rank list: the
+    anchor itself, or a copy of it in the memory. Items at the same Hamming distance are ordered by
+    `tie_keys`, non-negative floats of the type of the distances, then by position.
+    """
+    n_anchors = len(distances)
+    sums = AnchorSums(
+        losses=np.zeros(n_anchors),
+        weights=np.zeros(n_anchors),
+        triplets=np.zeros(n_anchors),
+        active=np.zeros(n_anchors),
+        gradients=np.zeros_like(distances),
+    )
+    # As scalars of the arrays' type, so that numba does not promote float32 to float64.
+    margin, gamma = distances.dtype.type(margin), distances.dtype.type(gamma)
+    # A non-negative float sorts like the unsigned integer with the same bits. With 0 bits the keys
+    # are not read.
+    unsigned = np.dtype(f"u{distances.itemsize}")
+    keys = (distances if tie_keys is None else tie_keys).view(unsigned)
+    key_bits = 0 if tie_keys is None else 8 * distances.itemsize
+    with threads_for(distances.size):
+        if weighting == "ndcg":
+            _sum_graded(distances, hamming, grades, keys, key_bits, margin, gamma, *sums)
+        else:
+            by_ap = weighting == "ap"
+            _sum_binary(distances, hamming, grades, keys, key_bits, margin, gamma, by_ap, *sums)
+    return sums
+
+
+@parallel_njit
+def _sum_binary(  # type: ignore[no-untyped-def]
+    distances,
+    hamming,
+    grades,
+    keys,
+    key_bits,
+    margin,
+    gamma,
+    by_ap,
+    out_losses,
+    out_weights,
+    out_triplets,
+    out_active,
+    out_gradients,
+):
+    """Sum over the triplets (anchor, related, unrelated), weighted by ΔAP or by 1."""
+    for anchor in prange(len(distances)):
+        grade = grades[anchor]
+        items = np.flatnonzero(grade >= 0)
+        n_positives = np.count_nonzero(grade > 0)
+        n_negatives = len(items) - n_positives
+        if n_positives == 0 or n_negatives == 0:
+            continue
+        # Without weights, any order gives the same sums.
+        order = rank_list(items, hamming[anchor], keys[anchor], key_bits) if by_ap else items
+        positives, negatives, n_nearer, positive_terms, negative_terms = _swap_terms(
+            order, grade, n_positives
+        )
+        if not by_ap:
+            positive_terms[:], negative_terms[:] = 1.0, 0.0  # λ = 1 + 0
+        out_losses[anchor], out_active[anchor], positive_gradients, negative_gradients = _sum_pairs(
+            distances[anchor][positives],
+            distances[anchor][negatives],
+            n_nearer,
+            positive_terms.astype(distances.dtype),
+            negative_terms.astype(distances.dtype),
+            margin,
+            gamma,
+        )
+        out_triplets[anchor] = n_positives * n_negatives
+        out_weights[anchor] = _sum_weights(n_nearer, positive_terms, negative_terms)
+        for j in range(n_positives):
+            out_gradients[anchor, positives[j]] = positive_gradients[j]
+        for k in range(n_negatives):
+            out_gradients[anchor, negatives[k]] = negative_gradients[k]
+
+
+@njit(cache=True, nogil=True)
+def _swap_terms(order, grade, n_positives):  # type: ignore[no-untyped-def]
+    """Split a rank list into positives and negatives, each with its terms of λ.
+
+    Returns the items of both in rank order, the number of negatives that rank before each positive,
+    b(j)/R and e(j)/R as the rows of `positive_terms`, a(k)/R and f(k)/R as the rows of
+    `negative_terms`.
+    """
+    n_negatives = len(order) - n_positives
+    positives, n_nearer = np.empty(n_positives, np.int64), np.empty(n_positives, np.int64)
+    negatives = np.empty(n_negatives, np.int64)
+    positive_terms, negative_terms = np.empty((2, n_positives)), np.empty((2, n_negatives))
+    R = n_positives
+    c, S = 0, 0.0  # of the ranks before this one, until the rank itself is counted
+    for i in range(len(order)):
+        rank = i + 1
+        if grade[order[i]] > 0:
+            j = c
+            positives[j], n_nearer[j] = order[i], i - c
+            positive_terms[MISRANKED, j] = (S - (c + 1) / rank) / R  # b(j), with S(j−1)
+            S += 1 / rank
+            positive_terms[IN_ORDER, j] = ((c + 1) / rank - S) / R  # e(j), with S(j)
+            c += 1
+        else:
+            k = i - c
+            negatives[k] = order[i]
+            negative_terms[MISRANKED, k] = ((c + 1) / rank - S) / R  # a(k)
+            negative_terms[IN_ORDER, k] = (S - c / rank) / R  # f(k)
+    return positives, negatives, n_nearer, positive_terms, negative_terms
+
+
+@njit(cache=True, nogil=True)
+def _sum_pairs(  # type: ignore[no-untyped-def]
+    positive_distances, negative_distances, n_nearer, positive_terms, negative_terms, margin, gamma
+):
+    """Sum λ·hinge^γ over all pairs of a positive and a negative of one anchor.
+
+    Returns the sum, the number of active pairs, and the gradient of the sum with respect to the
+    distances of the positives and of the negatives. These are in rank order, so the first
+    `n_nearer[j]` negatives are misranked with respect to positive j, and the others in order.
+    """
+    exponent = gamma - positive_distances.dtype.type(1)
+    positive_gradients = np.zeros_like(positive_distances)
+    # Per negative, summed over the positives.
+    negative_gradients = np.zeros_like(negative_distances)
+    losses, active = np.zeros_like(negative_distances), np.zeros_like(negative_distances)
+    pair_gradients = np.zeros_like(negative_distances)  # of one positive, rewritten by the next
+    for j in range(len(positive_distances)):
+        for case in range(2):
+            start, stop = (
+                (0, n_nearer[j]) if case == MISRANKED else (n_nearer[j], len(negative_distances))
+            )
+            _add_pairs(
+                margin + positive_distances[j],
+                negative_distances[start:stop],
+                positive_terms[case, j],
+                negative_terms[case, start:stop],
+                exponent,
+                pair_gradients[start:stop],
+                negative_gradients[start:stop],
+                losses[start:stop],
+                active[start:stop],
+            )
+        positive_gradients[j] = _pairwise_sum_inplace(pair_gradients)
+    # The gradients lack the factor γ so far.
+    return (
+        _pairwise_sum_inplace(losses),
+        _pairwise_sum_inplace(active),
+        gamma * positive_gradients,
+        gamma * negative_gradients,
+    )
+
+
+@njit(cache=True, nogil=True)
+def _add_pairs(  # type: ignore[no-untyped-def]
+    threshold,
+    negative_distances,
+    positive_term,
+    negative_terms,
+    exponent,
+    pair_gradients,
+    negative_gradients,
+    losses,
+    active,
+):
+    """Pair one positive with a run of negatives: the innermost loop, which must vectorise.
+
+    hinge = threshold − distance of the negative, where the threshold is the margin plus the
+    distance of the positive. A pair's gradient, without the factor γ, is λ·hinge^(γ−1).
+
+    There is no reduction over the run, so the loop vectorises without `fastmath`, whose sums can
+    differ from one compilation to the next.
+    """
+    zero, one = negative_distances.dtype.type(0), negative_distances.dtype.type(1)
+    for k in range(len(negative_distances)):
+        hinge = max(threshold - negative_distances[k], zero)
+        gradient = (positive_term + negative_terms[k]) * _power(hinge, exponent)
+        pair_gradients[k] = gradient
+        negative_gradients[k] -= gradient
+        losses[k] += gradient * hinge
+        active[k] += one if hinge > zero else zero
+
+
+@njit(cache=True, nogil=True)
+def _pairwise_sum_inplace(values):  # type: ignore[no-untyped-def]
+    """Return the sum, adding the second half to the first until one is left. Destroys `values`."""
+    n = len(values)
+    while n > 1:
+        half = (n + 1) // 2
+        front, back = values[: n - half], values[half:n]
+        for i in range(len(front)):
+            front[i] += back[i]
+        n = half
+    return values[0]
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _power(hinge, exponent):  # type: ignore[no-untyped-def]
+    """Return hinge^(γ−1), and 0 where the hinge is 0.
+
+    γ = 1, 2 and 3 need no `pow`; the compiler moves the choice between them out of the loops.
+    """
+    if exponent == 1:
+        return hinge
+    if exponent == 0:
+        return np.sign(hinge)
+    if exponent == 2:
+        return hinge * hinge
+    return hinge**exponent
+
+
+@njit(cache=True, nogil=True)
+def _sum_weights(n_nearer, positive_terms, negative_terms):  # type: ignore[no-untyped-def]
+    """Return Σ λ over all pairs of one anchor.
+
+    `misranked` is Σ a(k) over the negatives before positive j, `in_order` is Σ f(k) over the
+    others; both are updated from one positive to the next.
+    """
+    n_negatives = negative_terms.shape[1]
+    misranked, in_order = 0.0, negative_terms[IN_ORDER].sum()
+    total, k = 0.0, 0
+    for j in range(len(n_nearer)):
+        while k < n_nearer[j]:
+            misranked += negative_terms[MISRANKED, k]
+            in_order -= negative_terms[IN_ORDER, k]
+            k += 1
+        total += misranked + k * positive_terms[MISRANKED, j]
+        total += in_order + (n_negatives - k) * positive_terms[IN_ORDER, j]
+    return total
+
+
+@parallel_njit
+def _sum_graded(  # type: ignore[no-untyped-def]
+    distances,
+    hamming,
+    grades,
+    keys,
+    key_bits,
+    margin,
+    gamma,
+    out_losses,
+    out_weights,
+    out_triplets,
+    out_active,
+    out_gradients,
+):
+    """Sum over the triplets (anchor, higher grade, lower grade), weighted by ΔNDCG."""
+    discounts = 1 / np.log2(np.arange(grades.shape[1]) + 2)
+    for anchor in prange(len(distances)):
+        items = np.flatnonzero(grades[anchor] >= 0)
+        if len(items) == 0:
+            continue
+        order = rank_list(items, hamming[anchor], keys[anchor], key_bits)
+        # 2^grade − 1, relative to the highest in the list, so that many labels do not overflow.
+        grade = grades[anchor][order].astype(np.float64)
+        gains = 2.0 ** (grade - grade.max()) - 2.0 ** (-grade.max())
+        ideal = (np.sort(gains)[::-1] * discounts[: len(gains)]).sum()
+        if ideal == 0:
+            continue
+        (
+            out_losses[anchor],
+            out_weights[anchor],
+            out_triplets[anchor],
+            out_active[anchor],
+            gradients,
+        ) = _sum_graded_pairs(
+            distances[anchor][order],
+            (gains / ideal).astype(distances.dtype),
+            discounts[: len(gains)].astype(distances.dtype),
+            margin,
+            gamma,
+        )
+        for i in range(len(order)):
+            out_gradients[anchor, order[i]] = gradients[i]
+
+
+@njit(cache=True, nogil=True)
+def _sum_graded_pairs(distances, gains, discounts, margin, gamma):  # type: ignore[no-untyped-def]
+    """Sum λ·hinge^γ over all pairs (j, k) of one rank list with gain j > gain k.
+
+    λ = (gain j − gain k) · |discount j − discount k|. All arrays are in rank order. Returns the
+    loss, Σ λ, the numbers of pairs and of active pairs, and the gradient of the loss.
+    """
+    zero, one = distances.dtype.type(0), distances.dtype.type(1)
+    exponent = gamma - one
+    gradients = np.zeros_like(distances)
+    loss, weight, pairs, active = 0.0, 0.0, 0.0, 0.0
+    for j in range(len(distances)):
+        if gains[j] == zero:
+            continue
+        threshold = margin + distances[j]
+        # Sums over k, in the type of the distances.
+        loss_j, gradient_j, weight_j, pairs_j, active_j = zero, zero, zero, zero, zero
+        for k in range(len(distances)):
+            gain_difference = gains[j] - gains[k]
+            is_pair = one if gain_difference > zero else zero
+            swap_weight = max(gain_difference, zero) * abs(discounts[j] - discounts[k])
+            hinge = max(threshold - distances[k], zero)
+            gradient = swap_weight * _power(hinge, exponent)
+            loss_j += gradient * hinge
+            gradient_j += gradient
+            gradients[k] -= gradient
+            weight_j += swap_weight
+            pairs_j += is_pair
+            active_j += is_pair if hinge > zero else zero
+        gradients[j] += gradient_j
+        loss += loss_j
+        weight += weight_j
+        pairs += pairs_j
+        active += active_j
+    return loss, weight, pairs, active, gamma * gradients

@@ -1,0 +1,271 @@
+"""Training from start to end: open the source, train by any method, save the run.
+
+`orbithash.train`, `orbithash train`, the tables, `tune` and the demo all call `train`.
+"""
+
+import copy
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from orbithash.codes import check_n_bits
+from orbithash.data import ImageSource, LabelledFeatures, open_source
+from orbithash.encoders import Encoder, Epoch, ImageEncoder, RunRecord, Training, load_run
+from orbithash.encoders.runs.fingerprints import data_digest, recorded_weights, weights_digest
+from orbithash.encoders.runs.record import package_versions
+from orbithash.encoders.runs.run_folder import (
+    is_finished,
+)
+from orbithash.errors import InputError
+from orbithash.hashers import Hasher
+from orbithash.networks import PhotoBackbone, load_photo_backbone
+from orbithash.networks.backbones import check_device
+from orbithash.training.environment import seeded
+from orbithash.training.hooks import Hooks
+from orbithash.training.methods import Method, as_method
+from orbithash.training.on_arrays import fit_hasher, train_on_arrays
+from orbithash.training.on_images import train_on_images
+from orbithash.training.session import check_tensorboard, training_session
+from orbithash.training.settings import TrainingSettings, read_settings, resolve_settings
+
+
+def train(
+    source: Any,
+    bits: int,
+    *,
+    method: str | nn.Module | Hasher = "order-aware",
+    options: Mapping[str, Any] | None = None,
+    backbone: str | PhotoBackbone | None = None,
+    weights: str | Path | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    force: bool = False,
+    preset: str = "default",
+    settings: TrainingSettings | str | Path | None = None,
+    init: str | Path | Encoder | None = None,
+    seed: int = 0,
+    device: str | None = None,
+    workers: int | None = None,
+    checkpoint_every: float = 60.0,
+    tensorboard: str | Path | None = None,
+    hooks: Hooks | None = None,
+    progress: bool | None = None,
+    **changes: Any,
+) -> Encoder:
+    """Learn binary codes from labelled images or features, and return the encoder.
+
+    Args:
+        source: A folder of class folders, a table, a features file or `name:folder` of a
+            benchmark; or `(features, labels)`, or a torch Dataset of (image, label).
+        bits: The length of the codes, 4 to 1024.
+        method: The name of a loss or hasher, a loss, or a hasher.
+        options: Arguments of a method that is given by name.
+        backbone: The network to fine-tune on images.
+        weights: The backbone's initial weights, a safetensors file.
+        out: The folder for the run, with its log and checkpoints; without it nothing is written.
+        resume: Continue a stopped run, or load a finished one.
+        force: Replace an earlier run.
+        preset: The settings to start from, `default` or `paper`.
+        settings: All settings, or a file of them that `orbithash tune` wrote.
+        init: A run or encoder to start from.
+        seed: Determines everything random.
+        device: Where a network trains on images, such as "cuda"; default "cpu".
+        workers: Processes that read images; default one per core, at most 4.
+        checkpoint_every: Seconds between checkpoints.
+        tensorboard: A folder for TensorBoard's log.
+        hooks: Functions to call after each step and epoch.
+        progress: Show a progress bar; by default in a terminal.
+        changes: Fields of `TrainingSettings`, such as `epochs=20`.
+    """
+    out = None if out is None else Path(out)
+    if out is not None and resume and is_finished(out):
+        return load_run(out)
+    check_n_bits(bits)
+    bits, seed = int(bits), int(seed)  # numpy's integers cannot be written as JSON
+    check_tensorboard(tensorboard, out)
+    chosen, file_settings = method_and_settings(method, options, settings, bits)
+    data = open_source(source)
+    on_images = isinstance(data, ImageSource)
+    given = {"backbone": backbone, "weights": weights, "device": device, "workers": workers}
+    check_arguments(data, source, chosen, given)
+    check_device(device or "cpu")
+    start = load_run(init) if isinstance(init, str | Path) else init
+    resolved = resolve_settings(preset, file_settings, changes, on_images=on_images, init=start)
+    digest = data_digest(data)
+    record = RunRecord(
+        method=chosen.name,
+        n_bits=bits,
+        seed=seed,
+        preset=preset,
+        settings=asdict(resolved),
+        options=chosen.options,
+        source=source_name(source),
+        init=None if init is None else source_name(init),
+        versions=package_versions(),
+        weights=None if weights is None else str(weights),
+        data_digest=digest,
+        features_by=recorded_weights(data) if isinstance(data, LabelledFeatures) else None,
+    )
+    encoder: Encoder
+    history: list[Epoch] = []
+    with training_session(
+        out,
+        chosen,
+        resolved.epochs,
+        hooks or Hooks(),
+        resume=resume,
+        force=force,
+        checkpoint_every=checkpoint_every,
+        tensorboard=tensorboard,
+        progress=sys.stdout.isatty() if progress is None else progress,
+    ) as session:
+        if isinstance(data, ImageSource):
+            network, name = initial_backbone(backbone, weights, start, init, source, seed=seed)
+            record = replace(record, backbone=name)
+            session.keep_split(data)
+            encoder, history = train_on_images(
+                data,
+                network,
+                chosen,
+                bits,
+                resolved,
+                digest=digest,
+                init=start,
+                seed=seed,
+                n_workers=workers,
+                device=device or "cpu",
+                hooks=session.hooks,
+                checkpoints=session.checkpoints,
+                processes=session.processes,
+            )
+        elif chosen.is_loss:
+            name = backbone if isinstance(backbone, str) else None
+            record = replace(record, backbone=name)
+            encoder, history = train_on_arrays(
+                data,
+                chosen,
+                bits,
+                resolved,
+                digest=digest,
+                backbone=name,
+                init=start,
+                seed=seed,
+                hooks=session.hooks,
+                checkpoints=session.checkpoints,
+                processes=session.processes,
+            )
+        else:
+            check_no_start(chosen, start)
+            encoder, seconds = fit_hasher(data, chosen, bits, seed=seed)
+        if chosen.is_loss:
+            # Summed over epochs: a resumed run was trained by several processes.
+            seconds = sum(epoch.seconds for epoch in history)
+        encoder.training = Training(record, tuple(history), seconds)
+        session.save(encoder)
+    return encoder
+
+
+def method_and_settings(
+    method: str | nn.Module | Hasher,
+    options: Mapping[str, Any] | None,
+    settings: TrainingSettings | str | Path | None,
+    n_bits: int,
+) -> tuple[Method, TrainingSettings | Mapping[str, Any]]:
+    """Return the method, with the options of a settings file beneath those that are given."""
+    if settings is None or isinstance(settings, TrainingSettings):
+        return as_method(method, options), settings or {}
+    chosen = read_settings(Path(settings))
+    if chosen.method != method:
+        raise InputError(
+            f"{settings} has settings for {chosen.method}, but the method is {method}; "
+            f"add --method {chosen.method}"
+        )
+    return as_method(method, chosen.options_at(n_bits) | dict(options or {})), chosen.settings
+
+
+def source_name(source: Any) -> str:
+    """Return a path as it was given, and the type of anything else."""
+    return str(source) if isinstance(source, str | Path) else type(source).__name__
+
+
+def check_arguments(
+    data: ImageSource | LabelledFeatures,
+    source: Any,
+    method: Method,
+    given: Mapping[str, Any],
+) -> None:
+    """Raise if an argument or the method does not apply to this kind of source."""
+    if isinstance(data, ImageSource):
+        if not method.is_loss:
+            raise InputError(
+                f"{method.name} is fitted to features, not to images; extract them with "
+                "`orbithash features` and train on their file"
+            )
+        return
+    small_images = data.features.ndim == 4 and method.is_loss
+    names = [name for name, value in given.items() if value is not None]
+    for name in names:
+        if name != "backbone" or not small_images:
+            raise InputError(
+                f"--{name} is for images, and {source_name(source)} holds features; leave it out"
+            )
+    if isinstance(given["backbone"], PhotoBackbone):
+        raise InputError("images in memory take a backbone by its name; give small-cnn")
+
+
+def check_no_start(method: Method, start: Encoder | None) -> None:
+    if start is not None:
+        raise InputError(f"{method.name} is fitted at once and cannot start from another run")
+
+
+def initial_backbone(
+    backbone: str | PhotoBackbone | None,
+    weights: str | Path | None,
+    start: Encoder | None,
+    init: Any,
+    source: Any,
+    *,
+    seed: int,
+) -> tuple[PhotoBackbone, str]:
+    """Return the network to fine-tune and its name: of the run to start from, or as named."""
+    if isinstance(start, ImageEncoder):
+        return backbone_of_run(start, backbone, weights)
+    if backbone is None:
+        raise InputError(
+            f"{source} is not a features file; give --backbone to fine-tune a network on its "
+            f"images, or extract features with: orbithash features {source} --backbone NAME "
+            "--weights FILE --out FEATURES.npz"
+        )
+    if isinstance(backbone, PhotoBackbone):
+        return copy.deepcopy(backbone), backbone.registry_name()
+    with seeded(seed):  # for a backbone that starts from random weights
+        network = load_photo_backbone(
+            backbone, None if weights is None else Path(weights), to_train=True
+        )
+    features_by = start.training.record.features_by if start and start.training else None
+    if features_by not in (None, weights_digest(network)):
+        raise InputError(
+            f"{init} was trained on features of another network, or of other weights; start from "
+            "a run on features of this one"
+        )
+    return network, backbone
+
+
+def backbone_of_run(
+    start: ImageEncoder, backbone: str | PhotoBackbone | None, weights: str | Path | None
+) -> tuple[PhotoBackbone, str]:
+    if weights is not None:
+        raise InputError("--init begins with the weights of its run; leave --weights out")
+    network = start.network.backbone
+    assert isinstance(network, PhotoBackbone)
+    recorded = start.training.record.backbone if start.training else None
+    name = recorded or network.registry_name()
+    if backbone not in (None, name):
+        raise InputError(
+            f"the run to start from has the backbone {name}, not {backbone}; leave --backbone out"
+        )
+    return copy.deepcopy(network), name

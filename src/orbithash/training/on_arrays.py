@@ -1,0 +1,161 @@
+"""Any method on arrays in memory: features, or small images with a backbone."""
+
+import time
+
+import numpy as np
+import torch
+from jaxtyping import Float32, Int64
+
+from orbithash.codes import binarize, pack
+from orbithash.data import LabelledFeatures
+from orbithash.encoders import Encoder, Epoch, FeatureEncoder
+from orbithash.encoders.runs.fingerprints import weights_digest
+from orbithash.errors import InputError
+from orbithash.metrics.scoring import evaluate_codes
+from orbithash.networks import FeatureHead, HashingNetwork, embed, small_backbone
+from orbithash.training.batches import InputViews, TensorBatches, several_views, single_views
+from orbithash.training.checkpoint import Checkpoints
+from orbithash.training.distributed import ALONE, Processes
+from orbithash.training.environment import seeded
+from orbithash.training.hooks import Hooks
+from orbithash.training.loop import train_network
+from orbithash.training.methods import Method, plan_training, run_identity
+from orbithash.training.settings import TrainingSettings
+
+
+def train_on_arrays(
+    data: LabelledFeatures,
+    method: Method,
+    n_bits: int,
+    settings: TrainingSettings,
+    *,
+    digest: str = "",
+    backbone: str | None = None,
+    init: Encoder | None = None,
+    seed: int = 0,
+    hooks: Hooks | None = None,
+    checkpoints: Checkpoints | None = None,
+    processes: Processes = ALONE,
+) -> tuple[FeatureEncoder, list[Epoch]]:
+    """Train a network with a loss on the training rows, and keep its best epoch.
+
+    The network is a head, or a small backbone with its head where the rows are images. Queries are
+    never used. Rows held out for validation choose the epoch; without any, the last is kept. The
+    seed determines the rows held out, the initial weights and the batches, never the method: two
+    losses with one seed start from the same weights and see the same rows in the same order. Where
+    the data have further views of an image, each batch uses a random one of them. `digest` is the
+    fingerprint of the data.
+    """
+    plan = plan_training(
+        data.labels, data.split, method, n_bits, settings, seed=seed, classes=data.classes
+    )
+    inputs = torch.from_numpy(data.features[np.concatenate([plan.train, plan.held_out])])
+    n_train = len(plan.train)
+    with seeded(seed):
+        network = initial_network(inputs[:n_train], n_bits, settings, backbone, init)
+        identity = run_identity(method, n_bits, settings, seed) | {
+            "features": digest,
+            "init": None if init is None else weights_digest(network),
+        }
+
+        def validation_map() -> float:
+            codes = pack(binarize(embed(network, inputs).numpy()))
+            return evaluate_codes(
+                codes[n_train:],
+                codes[:n_train],
+                plan.held_out_labels,
+                plan.train_labels,
+                n_bits=n_bits,
+            ).map
+
+        history = train_network(
+            network,
+            plan.loss,
+            TensorBatches(
+                training_views(data, plan.train, seed=seed),
+                torch.from_numpy(plan.train_labels),
+                plan.batches,
+                processes,
+            ),
+            settings.for_batches_of(plan.batches.batch_size),
+            validate=validation_map if len(plan.held_out) else None,
+            hooks=hooks,
+            checkpoints=checkpoints and checkpoints.of(identity),
+            processes=processes,
+        )
+    return FeatureEncoder(network, inputs.shape[1:]), history
+
+
+def fit_hasher(
+    data: LabelledFeatures, method: Method, n_bits: int, *, seed: int
+) -> tuple[FeatureEncoder, float]:
+    """Fit a hasher to all training rows; return it with the seconds it took."""
+    started = time.perf_counter()
+    rows = data.split.train
+    hasher = method.hasher(n_bits=n_bits, seed=seed)
+    try:
+        hasher.fit(data.features[rows].reshape(len(rows), -1), data.labels[rows])
+    except InputError:
+        raise
+    except ValueError as error:  # from scikit-learn or numpy
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"{method.name} cannot be fitted: {reason}") from None
+    return FeatureEncoder(hasher), time.perf_counter() - started
+
+
+def training_views(
+    data: LabelledFeatures, rows: Int64[np.ndarray, " n"], *, seed: int
+) -> InputViews:
+    """Return the features of these rows, with their further views where there are any."""
+    inputs = torch.from_numpy(data.features[rows])
+    if data.views is None:
+        return single_views(inputs)
+    position = np.full(len(data), -1)
+    position[rows] = np.arange(len(rows))
+    owners = position[data.views.of]
+    kept = owners >= 0  # not the views of images that are held out
+    views = torch.from_numpy(data.views.features[kept])
+    return several_views(inputs, views, owners[kept], seed=seed)
+
+
+def initial_network(
+    inputs: Float32[torch.Tensor, "n *shape"],
+    n_bits: int,
+    settings: TrainingSettings,
+    backbone: str | None,
+    init: Encoder | None,
+) -> FeatureHead | HashingNetwork:
+    """Return a network with random weights, or with those of another run."""
+    if backbone is not None:
+        if init is not None:
+            raise InputError("a backbone on arrays starts from scratch; leave --init out")
+        trunk = small_backbone(backbone, tuple(inputs.shape[1:]))
+        return HashingNetwork(trunk, n_bits, hidden=settings.hidden, dropout=settings.dropout)
+    if inputs.ndim != 2:
+        raise InputError(
+            f"got arrays of shape {tuple(inputs.shape)}; give vectors of shape (n, d), or a "
+            "backbone for images"
+        )
+    head = FeatureHead(inputs.shape[1], n_bits, hidden=settings.hidden, dropout=settings.dropout)
+    if init is None:
+        # The paper's linear head keeps its random scale, as in its published figures.
+        head.fit_start(inputs, spread=settings.hidden > 0)
+    else:
+        copy_head(init, head)
+    return head
+
+
+def copy_head(init: Encoder, head: FeatureHead) -> None:
+    """Copy the weights of a head that was trained on features; the sizes must be equal."""
+    source = init.network if isinstance(init, FeatureEncoder) else None
+    if init.takes_images:
+        raise InputError("the run to start from encodes images, not features; give another")
+    if not isinstance(source, FeatureHead):
+        raise InputError("the run to start from holds a hasher; give one that was trained")
+    for name in ("n_features", "n_bits", "hidden"):
+        if getattr(source, name) != getattr(head, name):
+            raise InputError(
+                f"the run to start from has {name}={getattr(source, name)}, but here it is "
+                f"{getattr(head, name)}; train with the same features, --bits and --hidden"
+            )
+    head.load_state_dict(source.state_dict())

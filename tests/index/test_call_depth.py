@@ -1,0 +1,34 @@
+"""Few calls lie between a search and the compiled kernel."""
+
+import traceback
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import orbithash
+from orbithash.index import ENGINES, create_index
+from orbithash.kernels import nearest
+
+MAX_FRAMES = 4
+SOURCES = Path(orbithash.__file__).parent
+
+
+@pytest.mark.parametrize("kind", ["engine", "folder"])
+def test_a_search_reaches_the_kernel_in_few_calls(kind, tmp_path, monkeypatch):
+    codes = np.random.default_rng(0).integers(0, 256, (5, 4), dtype=np.uint8)
+    index = ENGINES["exact"](32) if kind == "engine" else create_index(tmp_path / "i.orbit", 32)
+    index.add(np.arange(5), codes)
+    kernel, stacks = nearest.find_nearest, []
+
+    def recorded_kernel(*arguments):
+        stacks.append(traceback.extract_stack())
+        return kernel(*arguments)
+
+    monkeypatch.setattr(nearest, "find_nearest", recorded_kernel)
+    index.search(codes, k=2)
+    index.close()
+    (stack,) = stacks
+    ours = [frame.name for frame in stack if Path(frame.filename).is_relative_to(SOURCES)]
+    ours.append("the wrapper of parallel_njit, which the recorded kernel replaces")
+    assert len(ours) <= MAX_FRAMES, ours
