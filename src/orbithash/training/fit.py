@@ -143,15 +143,15 @@ def train(
                 processes=session.processes,
             )
         elif chosen.is_loss:
-            name = backbone if isinstance(backbone, str) else None
-            record = replace(record, backbone=name)
+            small_backbone = backbone if isinstance(backbone, str) else None
+            record = replace(record, backbone=small_backbone)
             encoder, history = train_on_arrays(
                 data,
                 chosen,
                 bits,
                 resolved,
                 digest=digest,
-                backbone=name,
+                backbone=small_backbone,
                 init=start,
                 seed=seed,
                 hooks=session.hooks,

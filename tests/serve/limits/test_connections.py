@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing, suppress
 
 import numpy as np
 import pytest
-from orbithash.index.store.index import StoredIndex
+from orbithash.index.store.stored_index import StoredIndex
 
 from image_files import noise
 from live_servers import live_server, wait_until
