@@ -9,9 +9,8 @@ import torch
 from torch.nn.functional import avg_pool2d
 
 from coloured_images import coloured
-from orbithash.evaluation import mean_average_precision
 from orbithash.networks import SmallCNN, View
-from orbithash.training import IMAGE_PRESETS, Checkpoints, train_on_images
+from orbithash.training import IMAGE_PRESETS, Checkpoints, Hooks, as_method, train_on_images
 
 
 class LargeViews(SmallCNN):
@@ -33,12 +32,11 @@ def train_and_measure(folder: Path, measure: Callable[[], float], epochs: int) -
     train_on_images(
         coloured(folder / "images", per_class=16),
         LargeViews(channels=3),
-        "order-aware",
+        as_method("order-aware"),
         16,
         settings,
-        score=mean_average_precision,
         n_workers=1,
-        after_epoch=lambda epoch: used.append(measure()),
+        hooks=Hooks(after_epoch=lambda epoch: used.append(measure())),
         checkpoints=Checkpoints(folder / "checkpoint.safetensors", every=0),
     )
     (folder / "used.json").write_text(json.dumps(used))

@@ -21,8 +21,8 @@ def three_steps(environment: dict[str, str], labels_per_image: str, out: Path) -
         TensorBatches,
         TrainingSettings,
         joined_processes,
-        only_look,
-        train,
+        single_views,
+        train_network,
     )
 
     torch.manual_seed(0)
@@ -37,8 +37,8 @@ def three_steps(environment: dict[str, str], labels_per_image: str, out: Path) -
         epochs=1, batch_size=9, optimizer="sgd", learning_rate=0.1, memory=5
     )
     with joined_processes() as processes:
-        source = TensorBatches(only_look(inputs), labels, ShuffledBatches(27, 9), processes)
-        train(network, loss, source, settings, processes=processes)
+        source = TensorBatches(single_views(inputs), labels, ShuffledBatches(27, 9), processes)
+        train_network(network, loss, source, settings, processes=processes)
     results = {"losses": torch.stack(losses)}
     for name, parameter in network.named_parameters():
         results[f"gradient of {name}"] = parameter.grad.clone()
@@ -67,8 +67,7 @@ def two_epochs_on_images(
     """Fine-tune, and write every epoch's loss and validation score and the weights to a file."""
     os.environ |= environment
     torch.set_num_threads(1)
-    from orbithash.evaluation import mean_average_precision
-    from orbithash.training import IMAGE_PRESETS, joined_processes, train_on_images
+    from orbithash.training import IMAGE_PRESETS, as_method, joined_processes, train_on_images
 
     settings = replace(
         IMAGE_PRESETS["default"], epochs=2, batch_size=9, images_per_class=3, validate_every=1
@@ -76,17 +75,16 @@ def two_epochs_on_images(
     torch.manual_seed(0)
     images, normalised = arguments
     with joined_processes() as processes:
-        trained = train_on_images(
+        encoder, history = train_on_images(
             images,
             Patches(normalised),
-            "order-aware",
+            as_method("order-aware"),
             8,
             settings,
-            score=mean_average_precision,
             n_workers=0,
             processes=processes,
         )
-    scores = [[epoch.loss, epoch.validation_map] for epoch in trained.history]
-    weights = trained.encoder.network.state_dict()
+    scores = [[epoch.loss, epoch.validation_map] for epoch in history]
+    weights = encoder.network.state_dict()
     results = {name: weight.contiguous() for name, weight in weights.items()}
     save_file({"scores": torch.tensor(scores), **results}, out)

@@ -9,14 +9,14 @@ import numpy as np
 from coloured_images import coloured
 
 
-def read_large_view(path: Path, *, rng: np.random.Generator) -> np.ndarray:
+def read_large_view(image: Path, *, rng: np.random.Generator) -> np.ndarray:
     return np.zeros((512, 512, 3), np.uint8)
 
 
 def take_one_batch_and_stall(folder: Path, start_method: str) -> None:
     multiprocessing.set_start_method(start_method, force=True)
     from orbithash.data import ShuffledBatches
-    from orbithash.training.image_batches import ImageBatches, ImageReader
+    from orbithash.training.batches import ImageBatches, ImageReader
 
     images = coloured(folder / "images")
     rows = np.arange(len(images))

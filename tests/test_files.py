@@ -1,11 +1,13 @@
 import errno
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from orbithash.errors import InputError, StorageError
-from orbithash.files import output_folder, resumable_folder, whole_file
+from orbithash.files import output_folder, resumable_folder, whole_file, whole_folder
 
 
 def write(out, *, force=False, text="new"):
@@ -82,7 +84,7 @@ def test_a_folder_with_a_checkpoint_is_kept_and_taken_up(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         stop_with_a_checkpoint(out)
     assert [path.name for path in tmp_path.iterdir()] == ["out.partial"]
-    with pytest.raises(InputError, match="add --resume to go on"), resumable(out):
+    with pytest.raises(InputError, match="add --resume to continue it"), resumable(out):
         pass
     with resumable(out, resume=True) as folder:
         assert (folder / "checkpoint").read_text() == "half"
@@ -127,7 +129,7 @@ def test_what_came_to_the_folders_place_meanwhile_is_kept_and_so_is_what_was_mad
             out.mkdir()
             (out / "thesis.tex").write_text("years of work")
 
-    with pytest.raises(InputError, match="whole in"):
+    with pytest.raises(InputError, match=r"the finished run is in .*out\.partial"):
         write_while_somebody_else_does()
     assert (out / "thesis.tex").exists()
     assert (tmp_path / "out.partial" / "page").read_text() == "made"
@@ -208,3 +210,76 @@ def test_two_may_write_the_same_file_at_once(tmp_path):
         second.write(b"second")
     assert path.read_bytes() == b"first"  # it ended last
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_whole_folder_is_renamed_when_the_block_ends_well(tmp_path):
+    with whole_folder(tmp_path / "a" / "out") as folder:
+        (folder / "sub").mkdir()
+        (folder / "sub" / "page").write_text("new")
+        assert not (tmp_path / "a" / "out").exists()
+    assert (tmp_path / "a" / "out" / "sub" / "page").read_text() == "new"
+    assert names_in(tmp_path / "a") == {"out"}
+
+
+def test_a_whole_folder_that_fails_leaves_nothing(tmp_path):
+    with pytest.raises(ZeroDivisionError), whole_folder(tmp_path / "out") as folder:
+        (folder / "page").write_bytes(bytes(1 // 0))
+    assert names_in(tmp_path) == set()
+
+
+def test_an_existing_folder_is_kept_unless_it_is_to_be_replaced(tmp_path):
+    fill(tmp_path / "out", "old")
+    with pytest.raises(FileExistsError):
+        fill(tmp_path / "out", "new")
+    assert (tmp_path / "out" / "page").read_text() == "old"
+    assert names_in(tmp_path) == {"out"}
+    fill(tmp_path / "out", "new", replace=True)
+    assert (tmp_path / "out" / "page").read_text() == "new"
+    assert names_in(tmp_path) == {"out"}
+
+
+def test_a_failure_leaves_the_folder_that_was_to_be_replaced(tmp_path):
+    fill(tmp_path / "out", "old")
+    with pytest.raises(ZeroDivisionError), whole_folder(tmp_path / "out", replace=True) as folder:
+        (folder / "page").write_bytes(bytes(1 // 0))
+    assert (tmp_path / "out" / "page").read_text() == "old"
+    assert names_in(tmp_path) == {"out"}
+
+
+def test_the_old_folder_comes_back_if_the_new_one_cannot_be_renamed(tmp_path, monkeypatch):
+    fill(tmp_path / "out", "old")
+    rename, calls = Path.rename, []
+
+    def second_fails(path, target):
+        calls.append(target)
+        if len(calls) == 2:
+            raise OSError(errno.EIO, "Input/output error")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", second_fails)
+    with pytest.raises(OSError, match="Input/output error"):
+        fill(tmp_path / "out", "new", replace=True)
+    assert (tmp_path / "out" / "page").read_text() == "old"
+    assert names_in(tmp_path) == {"out"}
+
+
+@pytest.mark.parametrize("name", ["out", "out [1]"])
+def test_leftovers_of_dead_processes_are_removed_and_those_of_live_ones_kept(name, tmp_path):
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    dead, live = (f".{name}.{'0' * 16}.{number}.unfinished" for number in (ended.pid, os.getpid()))
+    others = f".other.{'0' * 16}.{ended.pid}.unfinished"
+    foreign = f".{name}.by-hand.unfinished"
+    for leftover in (dead, live, others, foreign):
+        fill(tmp_path / leftover, "half")
+    fill(tmp_path / name, "new")
+    assert names_in(tmp_path) == {name, live, others, foreign}
+
+
+def fill(folder, text, **options):
+    with whole_folder(folder, **options) as new:
+        (new / "page").write_text(text)
+
+
+def names_in(folder) -> set[str]:
+    return {path.name for path in folder.iterdir()}

@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import glob
 import os
 import secrets
 import shutil
@@ -241,7 +242,7 @@ def is_temporary(name: str) -> bool:
 
 def remove_abandoned(folder: Path) -> None:
     """Remove unfinished copies of this folder whose processes have ended."""
-    for abandoned in folder.parent.glob(f".{folder.name}.*{UNFINISHED}"):
+    for abandoned in folder.parent.glob(f".{glob.escape(folder.name)}.*{UNFINISHED}"):
         process = abandoned.name.removesuffix(UNFINISHED).rpartition(".")[2]
         if abandoned.is_dir() and process.isdecimal() and not is_alive(int(process)):
             shutil.rmtree(abandoned, ignore_errors=True)

@@ -40,6 +40,23 @@ def test_a_file_written_by_numpy_is_read(file):
     assert (data.paths, data.classes) == (None, None)
 
 
+def test_a_file_for_training_alone_needs_no_queries_and_is_written_without(file):
+    np.savez(file, **arrays(query=None, database=None))
+    data = read_features(file)
+    assert not data.split.is_scored
+    write_features(data, file)
+    assert not read_features(file).split.is_scored
+    with np.load(file) as archive:
+        assert set(archive) == {"features", "labels", "train"}
+
+
+def test_small_images_are_features_too(file):
+    pixels = np.random.default_rng(0).random((6, 1, 8, 8)).astype(np.float32)
+    np.savez(file, **arrays(features=pixels))
+    np.testing.assert_array_equal(read_features(file).features, pixels)
+    np.testing.assert_array_equal(read_vectors(file).features, pixels)
+
+
 def test_several_labels_are_read_as_booleans(file):
     np.savez(file, **arrays(labels=np.eye(6, dtype=np.uint8)))
     assert np.array_equal(read_features(file).labels, np.eye(6, dtype=bool))
@@ -90,6 +107,8 @@ def test_written_features_are_read_back(labels, file):
         ({"train": np.array([[0, 1]])}, "must be a list of row numbers"),
         ({"query": np.array([0.0, 1.0])}, "query is float64"),
         ({"query": np.array([], dtype=int)}, "no query images"),
+        ({"query": None}, "no query images"),
+        ({"database": None}, "no database images"),
         ({"database": np.array([0, 6])}, "database rows go from 0 to 6, but there are 6"),
         ({"database": np.array([-1, 2])}, "database rows go from -1 to 2"),
         ({"train": np.array([1, 1])}, "names some train images twice"),

@@ -22,6 +22,20 @@ def test_validation_images_may_neither_train_nor_ask(part):
         Split(**parts)
 
 
+def test_a_split_for_training_alone_has_neither_queries_nor_a_database():
+    split = Split(train=rows(0, 1))
+    assert not split.is_scored
+    assert len(split.query) == len(split.database) == len(split.validation) == 0
+    assert Split(train=rows(0), query=rows(1), database=rows(0)).is_scored
+
+
+def test_queries_without_a_database_are_refused():
+    with pytest.raises(InputError, match="no database images"):
+        Split(train=rows(0), query=rows(1))
+    with pytest.raises(InputError, match="no train images"):
+        Split(train=rows())
+
+
 def test_a_part_without_images_is_refused():
     with pytest.raises(InputError, match="no query images"):
         Split(train=rows(0), query=rows(), database=rows(0))

@@ -64,12 +64,19 @@ def test_tables_from_spreadsheets_are_read(tmp_path):
         ("path,labels\na.jpg,x\nb.jpg,\n", "line 3 .* lacks a path or a label"),
         ("path,labels\na.jpg\n", "line 2 .* lacks a path or a label"),
         ("path,labels,split\na.jpg,x,test\n", "line 2 .*'test'; join train, query and database"),
-        ("path,labels,split\na.jpg,x,train\n", "no query images"),
+        ("path,labels,split\na.jpg,x,train+database\n", "no query images"),
+        ("path,labels,split\na.jpg,x,train+query\n", "no database images"),
     ],
 )
 def test_an_invalid_table_is_refused_with_the_reason(text, message, tmp_path):
     with pytest.raises(InputError, match=message):
         image_table(table(tmp_path, text))
+
+
+def test_a_table_for_training_alone_needs_no_queries(tmp_path):
+    pets = image_table(table(tmp_path, "path,labels,split\na.jpg,x,train\nb.jpg,y,train\n"))
+    assert pets.split.train.tolist() == [0, 1]
+    assert not pets.split.is_scored
 
 
 def test_a_table_in_another_encoding_is_refused(tmp_path):

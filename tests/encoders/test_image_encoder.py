@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -5,8 +7,10 @@ from PIL import ExifTags, Image
 
 import orbithash
 from image_files import noise, save
+from orbithash.data import ImageFiles, Split
 from orbithash.encoders import ImageEncoder
 from orbithash.encoders.runs.model_file import read_encoder, write_encoder
+from orbithash.encoders.runtime import run_by
 from orbithash.errors import InputError, UnreadableImageError
 from orbithash.networks import HashingNetwork, SmallCNN
 
@@ -60,20 +64,29 @@ def test_many_files_are_encoded_and_the_broken_ones_left_out(encoder, tmp_path, 
     files[2].write_text("no image")
     done = []
     monkeypatch.setattr("orbithash.encoders.image_encoder.BATCH", 3)
-    result = encoder.embed_files(files, progress=done.append)
-    assert done == [3, 6, 7]
-    assert result.readable.tolist() == [True, True, False, True, True, True, True]
-    assert result.unreadable == {files[2]: "not an image of a known format"}
+    result = encoder.embed_rows(
+        as_source(files), np.arange(7), progress=lambda n, total: done.append((n, total))
+    )
+    assert done == [(3, 7), (6, 7), (7, 7)]
+    assert result.rows.tolist() == [0, 1, 3, 4, 5, 6]
+    assert result.unreadable == {str(files[2]): "not an image of a known format"}
     readable = [file for file in files if file != files[2]]
-    np.testing.assert_array_equal(result.codes(), encoder.encode(readable))
+    np.testing.assert_array_equal(result.codes, encoder.encode(readable))
+
+
+def as_source(files):
+    """The files as images to encode; their labels do not matter."""
+    labels, split = np.zeros(len(files), np.int64), Split(train=np.arange(len(files)))
+    return ImageFiles(Path("/"), tuple(map(str, files)), labels, ("any",), split)
 
 
 def test_onnxruntime_gives_the_same_embeddings(encoder, tmp_path):
     pytest.importorskip("onnxruntime")
     files = [save(noise((40, 30), seed=seed), tmp_path / f"{seed}.png") for seed in range(5)]
-    by_torch = encoder.embed_files(files)
-    with encoder.described_by("onnxruntime") as describe:
-        by_onnx = encoder.embed_files(files, describe=describe)
+    rows = np.arange(5)
+    by_torch = encoder.embed_rows(as_source(files), rows)
+    run = run_by("onnxruntime", encoder.network, side=encoder.view.crop)
+    by_onnx = encoder.embed_rows(as_source(files), rows, run=run)
     np.testing.assert_allclose(by_onnx.embeddings, by_torch.embeddings, atol=1e-5)
 
 

@@ -9,7 +9,7 @@ from PIL import Image
 
 from image_files import noise, save
 from orbithash.data.transforms import read_view
-from orbithash.encoders.runs.fingerprints import digest_of_weights
+from orbithash.encoders.runs.fingerprints import weights_digest
 from orbithash.errors import InputError, MissingExtraError
 from orbithash.networks import BACKBONES, HashingNetwork, View, load_photo_backbone
 from orbithash.networks.transformers_model import normalisation, view_of_processor
@@ -86,7 +86,7 @@ def test_an_untrained_pooler_is_not_used(vit, tmp_path):
         torch.testing.assert_close(backbone(images), first)
     # Two loadings of one model have equal weights.
     again = load_photo_backbone(f"transformers:{tmp_path}")
-    assert digest_of_weights(again) == digest_of_weights(backbone)
+    assert weights_digest(again) == weights_digest(backbone)
 
 
 def test_convolutional_models_give_their_pooled_channels(tmp_path):

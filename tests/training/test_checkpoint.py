@@ -11,14 +11,15 @@ from orbithash.errors import InputError
 from orbithash.losses import LOSSES
 from orbithash.training import (
     Checkpoints,
+    Hooks,
     Interrupted,
     TensorBatches,
     TrainingSettings,
-    only_look,
     seeded,
-    train,
+    single_views,
+    train_network,
 )
-from orbithash.training.state import BestEpoch, Memory, Tally, TrainingState
+from orbithash.training.state import BestEpoch, EpochTotals, Memory, TrainingState
 
 SETTINGS = TrainingSettings(epochs=3, batch_size=8, learning_rate=0.01, memory=10, validate_every=2)
 
@@ -53,15 +54,14 @@ class Run:
                 nn.Linear(20, 8),
                 nn.Sigmoid(),
             ).to(memory_format=torch.channels_last)
-            self.history = train(
+            self.history = train_network(
                 network,
                 LOSSES[self.method](),
-                TensorBatches(only_look(self.inputs), self.labels, ShuffledBatches(24, 8)),
+                TensorBatches(single_views(self.inputs), self.labels, ShuffledBatches(24, 8)),
                 self.settings,
                 validate=validate,
-                after_epoch=self.epochs.append,
+                hooks=Hooks(after_epoch=self.epochs.append, stopping=stopping),
                 checkpoints=checkpoints,
-                stopping=stopping,
             )
         return network
 
@@ -102,7 +102,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     checkpoints = Checkpoints(tmp_path / "c")
     with pytest.raises(Interrupted):
         Run().go(checkpoints.of({"seed": 1, "bits": 8}), stop_at=2)
-    with pytest.raises(InputError, match="was begun with other seed; go on with the same"):
+    with pytest.raises(InputError, match="was begun with other seed; continue with the same"):
         Run().go(checkpoints.of({"seed": 2, "bits": 8}))
 
 
@@ -135,14 +135,14 @@ def test_a_run_that_ended_is_taken_up_as_it_was(tmp_path):
 
 @pytest.mark.filterwarnings("ignore:.*copying from a non-meta parameter")
 def test_what_was_saved_on_one_device_is_taken_up_on_another():
-    tally, memory = Tally(), Memory(4)
-    tally.add(nn.Identity(), torch.tensor(1.0), torch.rand(3, 2))
+    totals, memory = EpochTotals(), Memory(4)
+    totals.add(nn.Identity(), torch.tensor(1.0), torch.rand(3, 2))
     memory.add(torch.rand(3, 2), torch.arange(3))
     here, there = (state_on(device) for device in ("cpu", "meta"))
-    here.memory, here.tally = memory, tally
+    here.memory, here.totals = memory, totals
     there.restore(here.tensors(), here.values())
     assert there.memory.embeddings.device.type == there.memory.labels.device.type == "meta"
-    assert there.tally.ones.device.type == "cpu"
+    assert there.totals.ones.device.type == "cpu"
 
 
 def state_on(device):

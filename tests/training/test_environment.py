@@ -29,5 +29,5 @@ def test_a_seed_leaves_every_devices_generator_as_it_was(forked):
 
 
 def test_drawing_together_leaves_the_generator_of_this_process_as_it_was(forked):
-    with Processes(1, 2).drawing_together(7):
+    with Processes(1, 2).same_draws(7):
         assert forked == [1]

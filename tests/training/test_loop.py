@@ -6,7 +6,13 @@ from torch import nn
 from orbithash.data import ShuffledBatches
 from orbithash.errors import InputError
 from orbithash.losses import LOSSES
-from orbithash.training import TensorBatches, TrainingSettings, only_look, train
+from orbithash.training import (
+    Hooks,
+    TensorBatches,
+    TrainingSettings,
+    single_views,
+    train_network,
+)
 from orbithash.training.optimization import scheduled_rate, warmed_up
 
 
@@ -28,10 +34,10 @@ def run(epochs: int = 30, **options):
     network, images, labels = problem()
     settings = TrainingSettings(epochs=epochs, learning_rate=0.05, weight_decay=0.0)
     batches = ShuffledBatches(40, 10)
-    history = train(
+    history = train_network(
         network,
         TowardsLabels(),
-        TensorBatches(only_look(images), labels, batches),
+        TensorBatches(single_views(images), labels, batches),
         settings,
         **options,
     )
@@ -52,7 +58,7 @@ def test_the_same_start_and_batches_give_the_same_network():
 
 def test_after_epoch_sees_every_epoch_in_order():
     seen = []
-    _, history = run(epochs=3, after_epoch=seen.append)
+    _, history = run(epochs=3, hooks=Hooks(after_epoch=seen.append))
     assert [epoch.number for epoch in seen] == [0, 1, 2]
     assert seen == history
 
@@ -73,10 +79,10 @@ def test_a_loss_that_is_no_longer_a_number_stops_the_training():
     network, images, labels = problem()
     settings = TrainingSettings(epochs=1, learning_rate=0.1)
     with pytest.raises(InputError, match="train with a lower rate"):
-        train(
+        train_network(
             network,
             Broken(),
-            TensorBatches(only_look(images), labels, ShuffledBatches(40, 10)),
+            TensorBatches(single_views(images), labels, ShuffledBatches(40, 10)),
             settings,
         )
 
@@ -102,7 +108,8 @@ def test_a_gradient_is_clipped_to_the_length_asked_for():
         epochs=1, learning_rate=1.0, optimizer="sgd", weight_decay=0.0, clip=1e-3
     )
     batches = ShuffledBatches(40, 40)
-    train(network, TowardsLabels(), TensorBatches(only_look(images), labels, batches), settings)
+    source = TensorBatches(single_views(images), labels, batches)
+    train_network(network, TowardsLabels(), source, settings)
     moved = [p - before for p, before in zip(network.parameters(), start, strict=True)]
     length = sum(part.square().sum() for part in moved).sqrt().item()
     assert length == pytest.approx(1e-3, rel=1e-3)
@@ -110,7 +117,7 @@ def test_a_gradient_is_clipped_to_the_length_asked_for():
 
 def test_after_step_is_told_how_far_training_is():
     told = []
-    run(epochs=2, after_step=lambda epochs, loss: told.append(epochs))
+    run(epochs=2, hooks=Hooks(after_step=lambda epochs, loss: told.append(epochs)))
     np.testing.assert_allclose(told, np.arange(1, 9) / 4)
 
 
@@ -119,6 +126,6 @@ def test_an_epoch_without_any_triplet_is_warned_of(caplog):
     settings = TrainingSettings(epochs=1)
     for those, warnings in ((torch.zeros_like(labels), 1), (labels, 0)):
         caplog.clear()
-        source = TensorBatches(only_look(images), those, ShuffledBatches(40, 10))
-        train(network, LOSSES["triplet"](), source, settings)
+        source = TensorBatches(single_views(images), those, ShuffledBatches(40, 10))
+        train_network(network, LOSSES["triplet"](), source, settings)
         assert caplog.text.count("held a triplet") == warnings

@@ -4,13 +4,21 @@ import numpy as np
 import pytest
 import torch
 
+import orbithash
 from coloured_images import coloured
 from orbithash.data import hold_out
 from orbithash.encoders import FeatureEncoder
 from orbithash.errors import InputError
-from orbithash.evaluation import evaluate_encoder, mean_average_precision
+from orbithash.evaluation import evaluate
 from orbithash.networks import FeatureHead, SmallCNN, load_photo_backbone
-from orbithash.training import IMAGE_PRESETS, Checkpoints, seeded, train_on_images
+from orbithash.training import (
+    IMAGE_PRESETS,
+    Hooks,
+    Interrupted,
+    as_method,
+    seeded,
+    train_on_images,
+)
 
 QUICK = replace(
     IMAGE_PRESETS["default"], epochs=3, batch_size=12, learning_rate=3e-3, validate_every=1
@@ -37,47 +45,47 @@ def learn(images, settings=QUICK, method="order-aware", **options):
     return train_on_images(
         images,
         backbone,
-        method,
+        as_method(method),
         16,
         settings,
-        **{"score": mean_average_precision, "n_workers": 0, **options},
+        **{"n_workers": 0, **options},
     )
 
 
 def same_weights(left, right) -> bool:
-    theirs = right.encoder.network.state_dict()
+    theirs = right.network.state_dict()
     return all(
-        torch.equal(weight, theirs[name])
-        for name, weight in left.encoder.network.state_dict().items()
+        torch.equal(weight, theirs[name]) for name, weight in left.network.state_dict().items()
     )
 
 
 def test_training_learns_to_tell_colours_apart(images):
-    before = learn(images, replace(QUICK, epochs=1, learning_rate=1e-12))
-    after = learn(images, replace(QUICK, epochs=10))
-    untrained, trained = (evaluate_encoder(each.encoder, images).map for each in (before, after))
+    before, _ = learn(images, replace(QUICK, epochs=1, learning_rate=1e-12))
+    after, _ = learn(images, replace(QUICK, epochs=10))
+    untrained, trained = (evaluate(encoder, images).map for encoder in (before, after))
     assert trained > max(0.8, untrained + 0.1)
 
 
 def test_a_new_head_is_fitted_to_what_the_backbone_outputs(images):
-    head = learn(images, replace(QUICK, epochs=1, learning_rate=1e-12)).encoder.network.head
+    encoder, _ = learn(images, replace(QUICK, epochs=1, learning_rate=1e-12))
+    head = encoder.network.head
     drawn = FeatureHead(SmallCNN.n_features, 16, hidden=0)
     assert head.center.abs().sum() > 0
     assert head.hash_layer.weight.norm() > 2 * drawn.hash_layer.weight.norm()
 
 
 def test_the_number_of_workers_changes_nothing(images):
-    alone = learn(images)
-    assert same_weights(alone, learn(images, n_workers=1))
-    assert same_weights(alone, learn(images, n_workers=3))
-    assert not same_weights(alone, learn(images, seed=1))
+    alone, _ = learn(images)
+    assert same_weights(alone, learn(images, n_workers=1)[0])
+    assert same_weights(alone, learn(images, n_workers=3)[0])
+    assert not same_weights(alone, learn(images, seed=1)[0])
 
 
 def test_queries_are_never_looked_at(images, tmp_path):
     blind = coloured(tmp_path)
     for row in blind.split.query.tolist():
         blind.file(row).write_text("not to be read")
-    assert same_weights(learn(images), learn(blind))
+    assert same_weights(learn(images)[0], learn(blind)[0])
 
 
 def test_a_file_that_cannot_be_read_is_replaced_and_told(tmp_path):
@@ -86,18 +94,18 @@ def test_a_file_that_cannot_be_read_is_replaced_and_told(tmp_path):
     for row in broken:
         images.file(row).write_text("no image")
     told = {}
-    trained = learn(images, unreadable=told.__setitem__)
+    trained, history = learn(images, hooks=Hooks(unreadable=told.__setitem__))
     assert told == {images.paths[row]: "not an image of a known format" for row in broken}
-    assert len(trained.history) == 3
+    assert len(history) == 3
     # As if they had never been there, only the stand-ins are others' turn: still deterministic.
-    assert same_weights(trained, learn(images, n_workers=2))
+    assert same_weights(trained, learn(images, n_workers=2)[0])
 
 
 def test_a_class_without_any_readable_image_does_not_stop_the_run(tmp_path):
     images = coloured(tmp_path)
     for row in np.flatnonzero(images.labels == 2).tolist():
         images.file(row).unlink()
-    assert len(learn(images).history) == 3
+    assert len(learn(images)[1]) == 3
 
 
 def test_no_readable_image_at_all_is_said_plainly(tmp_path):
@@ -110,9 +118,9 @@ def test_no_readable_image_at_all_is_said_plainly(tmp_path):
 
 def test_the_new_head_learns_faster_and_biases_do_not_decay(images):
     still = replace(QUICK, epochs=1, learning_rate=1e-4, weight_decay=0.0, warmup=0.0, clip=0.0)
-    start = learn(images, replace(still, learning_rate=1e-12)).encoder.network
-    slow = learn(images, replace(still, new_layer_rate=1.0)).encoder.network
-    fast = learn(images, replace(still, new_layer_rate=10.0)).encoder.network
+    start = learn(images, replace(still, learning_rate=1e-12))[0].network
+    slow = learn(images, replace(still, new_layer_rate=1.0))[0].network
+    fast = learn(images, replace(still, new_layer_rate=10.0))[0].network
     moved = [
         (network.head.hash_layer.weight - start.head.hash_layer.weight).abs().mean().item()
         for network in (slow, fast)
@@ -122,33 +130,32 @@ def test_the_new_head_learns_faster_and_biases_do_not_decay(images):
 
 def test_what_is_made_for_features_is_refused(images):
     with pytest.raises(InputError, match="itq is fitted to features"):
-        learn(images, method="itq")
+        orbithash.train(images, 16, method="itq")
 
 
 def test_a_run_to_start_from_must_fit_and_is_gone_on_from(images):
-    plain = learn(images, method="triplet")
+    plain, _ = learn(images, method="triplet")
     still = replace(QUICK, learning_rate=1e-12, epochs=1)
-    hard = learn(images, still, method="triplet-hard-negative", init=plain.encoder)
+    hard, _ = learn(images, still, method="triplet-hard-negative", init=plain)
     # At no rate to speak of it is where it started, but for what normalisation has counted.
     torch.testing.assert_close(
-        hard.encoder.network.head.hash_layer.weight, plain.encoder.network.head.hash_layer.weight
+        hard.network.head.hash_layer.weight, plain.network.head.hash_layer.weight
     )
     with pytest.raises(InputError, match=r"and 16 bits, but here it is SmallCNN .* and 8 bits"):
         train_on_images(
             images,
             load_photo_backbone("small-cnn", to_train=True),
-            "triplet",
+            as_method("triplet"),
             8,
             QUICK,
-            score=mean_average_precision,
-            init=plain.encoder,
+            init=plain,
         )
 
 
 def test_a_head_that_was_trained_on_features_is_gone_on_from(images):
     head = FeatureHead(SmallCNN.n_features, 16, hidden=8)
     still = replace(QUICK, learning_rate=1e-12, epochs=1, hidden=8)
-    network = learn(images, still, init=FeatureEncoder(head)).encoder.network
+    network = learn(images, still, init=FeatureEncoder(head))[0].network
     torch.testing.assert_close(network.head.state_dict(), head.state_dict())
     with pytest.raises(InputError, match="hidden=8, but here it is 0"):
         learn(images, replace(still, hidden=0), init=FeatureEncoder(head))
@@ -170,9 +177,10 @@ def test_a_broken_file_outside_of_the_root_does_not_stop_validation(tmp_path):
     for row in images.split.train[::6].tolist():
         images.file(row).write_text("no image")
     told = {}
-    trained = learn(images, replace(QUICK, epochs=1, validation=0.4), unreadable=told.__setitem__)
+    hooks = Hooks(unreadable=told.__setitem__)
+    _, history = learn(images, replace(QUICK, epochs=1, validation=0.4), hooks=hooks)
     assert set(told) <= set(images.paths)
-    assert trained.history[0].validation_map is not None
+    assert history[0].validation_map is not None
 
 
 def test_broken_files_alone_cannot_validate(tmp_path):
@@ -188,11 +196,19 @@ def test_broken_files_alone_cannot_validate(tmp_path):
 @pytest.mark.parametrize("device", ["gpu", "cuda:77", "meta"])
 def test_a_device_that_is_not_there_is_said_plainly(images, device):
     with pytest.raises(InputError, match=f"cannot run a network on '{device}' here"):
-        learn(images, device=device)
+        orbithash.train(images, 16, backbone="small-cnn", device=device)
 
 
 def test_a_runs_time_is_that_of_all_its_epochs(images, tmp_path):
-    checkpoints = Checkpoints(tmp_path / "c", every=0)
-    learn(images, checkpoints=checkpoints)
-    again = learn(images, checkpoints=checkpoints)  # nothing is left to do
-    assert again.seconds == sum(epoch.seconds for epoch in again.history) > 0
+    def train(**options):
+        return orbithash.train(
+            images, 16, backbone="small-cnn", out=tmp_path / "run", workers=0, epochs=3, **options
+        )
+
+    epochs = []
+    stopped = Hooks(after_epoch=epochs.append, stopping=lambda: len(epochs) == 2)
+    with pytest.raises(Interrupted):
+        train(hooks=stopped)
+    again = train(resume=True)
+    assert again.history[:2] == tuple(epochs)
+    assert again.training.seconds == sum(epoch.seconds for epoch in again.history) > 0

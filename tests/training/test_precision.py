@@ -14,9 +14,9 @@ from orbithash.training.precision import check_precision, why_not
     ],
 )
 def test_a_trial_that_ends_badly_is_survived_and_told(program, reason, tmp_path):
-    probe = tmp_path / "probe.py"
-    probe.write_text(program)
-    assert why_not("cpu", probe=probe) == reason
+    script = tmp_path / "trial.py"
+    script.write_text(program)
+    assert why_not("cpu", script=script) == reason
 
 
 def test_a_precision_that_does_not_work_here_is_refused(tmp_path, monkeypatch):

@@ -15,7 +15,7 @@ ON_IMAGES = (
     *("--validate-every", "2", "--learning-rate", "0.003", "--workers", "1"),
 )
 ON_FEATURES = (
-    *("--bits", "16", "--epochs", "12", "--batch-size", "15", "--hidden", "32"),
+    *("--bits", "16", "--epochs", "6", "--batch-size", "15", "--hidden", "32"),
     *("--learning-rate", "0.01", "--memory", "40", "--validate-every", "3", "--validation", "0.1"),
 )
 
@@ -84,7 +84,7 @@ def test_asked_to_stop_a_run_saves_itself_and_says_how_to_go_on(
     out, output = tmp_path / "run", tmp_path / "stopped.txt"
     process = stopped(command(sources[kind], out), number, output)
     assert process.exitcode == 1, output.read_text()
-    assert "give the same command with --resume" in output.read_text()
+    assert "repeat the command with --resume" in output.read_text()
     assert "Traceback" not in output.read_text()
     finish([*command(sources[kind], out), "--resume"], tmp_path)
     assert what_was_made(out) == what_was_made(undisturbed / kind)
@@ -99,8 +99,8 @@ def test_an_unfinished_run_is_neither_replaced_nor_mixed_up(sources, tmp_path, c
         assert run([*begun, *arguments]) == 2
         return capsys.readouterr().err
 
-    assert "add --resume to go on with it, or --force to start anew" in refusal()
-    assert "was begun with other gamma; go on with the same" in refusal("--resume")
+    assert "add --resume to continue it, or --force to start again" in refusal()
+    assert "was begun with other gamma; continue with the same" in refusal("--resume")
     changed = ("--resume", "--option", "gamma=3", "--seed", "5", "--margin", "3")
     assert "was begun with other margin and seed" in refusal(*changed)
     assert checkpoint.exists()

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from orbithash.training.state import BestEpoch, Memory, Tally
+from orbithash.training.state import BestEpoch, EpochTotals, Memory
 
 
 def test_the_oldest_are_forgotten_first():
@@ -52,17 +52,17 @@ class TripletLoss(nn.Module):
 
 
 def test_bit_balance_is_1_for_even_bits_and_0_for_constant_ones():
-    tally = Tally()
-    tally.add(Loss(), torch.tensor(1.0), torch.tensor([[0.9, 0.9], [0.1, 0.9]]))
-    tally.add(Loss(), torch.tensor(3.0), torch.tensor([[0.9, 0.9], [0.1, 0.9]]))
-    assert tally.bit_balance() == pytest.approx(0.5)  # the first bit is even, the second constant
-    assert tally.mean_loss() == 2.0
-    assert tally.active_share() is None
+    totals = EpochTotals()
+    totals.add(Loss(), torch.tensor(1.0), torch.tensor([[0.9, 0.9], [0.1, 0.9]]))
+    totals.add(Loss(), torch.tensor(3.0), torch.tensor([[0.9, 0.9], [0.1, 0.9]]))
+    assert totals.bit_balance() == pytest.approx(0.5)  # the first bit is even, the second constant
+    assert totals.mean_loss() == 2.0
+    assert totals.active_share() is None
 
 
 def test_a_loss_that_counts_its_triplets_is_asked():
-    tally = Tally()
-    tally.add(TripletLoss(), torch.tensor(1.0), torch.rand(2, 4))
-    tally.add(TripletLoss(), torch.tensor(1.0), torch.rand(2, 4))
-    assert tally.active_share() == 0.25
-    assert tally.n_triplets == 16
+    totals = EpochTotals()
+    totals.add(TripletLoss(), torch.tensor(1.0), torch.rand(2, 4))
+    totals.add(TripletLoss(), torch.tensor(1.0), torch.rand(2, 4))
+    assert totals.active_share() == 0.25
+    assert totals.n_triplets == 16

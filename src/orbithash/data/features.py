@@ -221,7 +221,7 @@ def checked_strings(name: str, strings: Shaped[np.ndarray, "..."] | None) -> tup
 
 
 def checked_views(
-    arrays: dict[str, np.ndarray], features: Float32[np.ndarray, "n d"]
+    arrays: dict[str, np.ndarray], features: Float32[np.ndarray, "n *shape"]
 ) -> Views | None:
     if "views" not in arrays and "view_of" not in arrays:
         return None

@@ -121,24 +121,26 @@ class ImageDataset:
 
 def read_dataset(dataset: Any) -> ImageDataset:
     """Wrap a dataset of (image, label); labels are its `targets`, or those of its items."""
-    targets = getattr(dataset, "targets", None)
-    if targets is None or len(targets) != len(dataset):
-        targets = [dataset[row][1] for row in range(len(dataset))]
     try:
+        targets = getattr(dataset, "targets", None)
+        if targets is None or len(targets) != len(dataset):
+            targets = [dataset[row][1] for row in range(len(dataset))]
         labels = np.stack([np.asarray(label) for label in targets])
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, LookupError) as error:
         raise InputError(
             f"cannot read the labels of {type(dataset).__name__}: {error}; its items must be "
             "(image, label), each label a number or a row of 0 and 1"
         ) from None
-    if labels.ndim not in (1, 2) or labels.dtype.kind not in "biu":
+    single = labels.ndim == 1 and labels.dtype.kind in "iu"
+    several = labels.ndim == 2 and labels.dtype.kind in "biu" and np.isin(labels, (0, 1)).all()
+    if not single and not several:
         raise InputError(
             f"the labels of {type(dataset).__name__} are {labels.dtype} of shape {labels.shape}; "
             "its items must be (image, label), each label a whole number or a row of 0 and 1"
         )
-    n_classes = labels.shape[1] if labels.ndim == 2 else int(labels.max()) + 1
+    n_classes = labels.shape[1] if several else int(labels.max()) + 1
     names = tuple(map(str, getattr(dataset, "classes", None) or range(n_classes)))
-    labels = labels.astype(np.int64) if labels.ndim == 1 else labels.astype(bool)
+    labels = labels.astype(np.int64) if single else labels.astype(bool)
     check_class_names(labels, names, n_images=len(dataset))
     return ImageDataset(
         dataset=dataset,

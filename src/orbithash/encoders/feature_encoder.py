@@ -134,6 +134,8 @@ class FeatureEncoder:
 
     def _checked(self, features: Any) -> Float[np.ndarray, "n *shape"]:
         vectors = np.asarray(features)
+        if isinstance(self.network, Hasher) and vectors.ndim == 4:  # small images, as in its fit
+            vectors = vectors.reshape(len(vectors), -1)
         if vectors.shape[1:] != self.input_shape or vectors.dtype.kind != "f":
             shape = ", ".join(map(str, self.input_shape))
             raise InputError(

@@ -3,6 +3,7 @@
 `orbithash.train`, `orbithash train`, the tables, `tune` and the demo all call `train`.
 """
 
+import copy
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -84,6 +85,7 @@ def train(
     if out is not None and resume and is_finished(out):
         return load_run(out)
     check_n_bits(bits)
+    bits, seed = int(bits), int(seed)  # numpy's integers cannot be written as JSON
     check_tensorboard(tensorboard, out)
     chosen, file_settings = method_and_settings(method, options, settings, bits)
     data = open_source(source)
@@ -141,13 +143,15 @@ def train(
                 processes=session.processes,
             )
         elif chosen.is_loss:
+            small_backbone = backbone if isinstance(backbone, str) else None
+            record = replace(record, backbone=small_backbone)
             encoder, history = train_on_arrays(
                 data,
                 chosen,
                 bits,
                 resolved,
                 digest=digest,
-                backbone=backbone if isinstance(backbone, str) else None,
+                backbone=small_backbone,
                 init=start,
                 seed=seed,
                 hooks=session.hooks,
@@ -209,6 +213,8 @@ def check_arguments(
             raise InputError(
                 f"--{name} is for images, and {source_name(source)} holds features; leave it out"
             )
+    if isinstance(given["backbone"], PhotoBackbone):
+        raise InputError("images in memory take a backbone by its name; give small-cnn")
 
 
 def check_no_start(method: Method, start: Encoder | None) -> None:
@@ -235,7 +241,7 @@ def initial_backbone(
             "--weights FILE --out FEATURES.npz"
         )
     if isinstance(backbone, PhotoBackbone):
-        return backbone, backbone.registry_name()
+        return copy.deepcopy(backbone), backbone.registry_name()
     with seeded(seed):  # for a backbone that starts from random weights
         network = load_photo_backbone(
             backbone, None if weights is None else Path(weights), to_train=True
@@ -262,4 +268,4 @@ def backbone_of_run(
         raise InputError(
             f"the run to start from has the backbone {name}, not {backbone}; leave --backbone out"
         )
-    return network, name
+    return copy.deepcopy(network), name

@@ -1,5 +1,6 @@
 """A method and what it needs of the data: its loss or hasher, the rows held out, the batches."""
 
+import copy
 import inspect
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
@@ -42,9 +43,12 @@ class Method:
     def loss(
         self, *, n_bits: int, n_classes: int, seed: int, reduction: str | None = None
     ) -> nn.Module:
-        """Return the loss; bits, classes, seed and reduction are passed if its class takes them."""
+        """Return a new loss; bits, classes, seed and reduction are passed if its class takes them.
+
+        A given loss is copied, so that its parameters and buffers are the same in the next run.
+        """
         if isinstance(self.given, nn.Module):
-            return self.given
+            return copy.deepcopy(self.given)
         data = {"n_bits": n_bits, "n_classes": n_classes, "seed": seed}
         check_options(self.name, LOSSES[self.name], self.options, reserved=data.keys())
         passed = data if reduction is None else data | {"reduction": reduction}

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int64
+from jaxtyping import Int64, Shaped
 from torch import Tensor
 
 from orbithash.data import ImageSource
@@ -177,9 +177,9 @@ class Validation:
 
     images: ImageSource
     query_rows: Int64[np.ndarray, " queries"]
-    query_labels: Int64[np.ndarray, " queries"] | Bool[np.ndarray, "queries classes"]
+    query_labels: Shaped[np.ndarray, "queries *classes"]
     database_rows: Int64[np.ndarray, " database"]
-    database_labels: Int64[np.ndarray, " database"] | Bool[np.ndarray, "database classes"]
+    database_labels: Shaped[np.ndarray, "database *classes"]
     hooks: Hooks
     processes: Processes = ALONE
 

@@ -148,6 +148,10 @@ def resolve_settings(
         raise InputError(
             f"there is no setting {unknown[0]!r}; there are {', '.join(sorted(known))}"
         )
+    kinds = get_type_hints(TrainingSettings)
+    for name, value in changes.items():
+        if not is_of_kind(value, kinds[name]):
+            raise InputError(f"{name} is {value!r}; it must be {described(kinds[name])}")
     hidden = init.training.record.settings.get("hidden") if init and init.training else None
     if isinstance(settings, TrainingSettings):
         return replace(settings, **changes)

@@ -9,9 +9,8 @@ from orbithash.errors import InputError
 
 def test_digits_are_1797_images_of_8_by_8_pixels_between_0_and_1():
     dataset = DATASETS["digits"]()
-    assert dataset.images.shape == (1797, 1, 8, 8)
-    assert (dataset.images.min(), dataset.images.max()) == (0.0, 1.0)
-    assert dataset.pixels().shape == (1797, 64)
+    assert dataset.features.shape == (1797, 64)
+    assert (dataset.features.min(), dataset.features.max()) == (0.0, 1.0)
     assert dataset.classes == tuple("0123456789")
 
 

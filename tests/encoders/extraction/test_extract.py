@@ -6,8 +6,9 @@ from torch import Tensor, nn
 from image_files import class_folder, noise, save
 from orbithash.data import class_folders, read_features
 from orbithash.data.transforms import read_view
+from orbithash.encoders.encoding import unreadable_list
 from orbithash.encoders.extraction import extract
-from orbithash.encoders.extraction.extract import extract_features, unreadable_list
+from orbithash.encoders.extraction.extract import extract_features
 from orbithash.errors import InputError
 from orbithash.networks import PhotoBackbone, View
 
@@ -31,7 +32,7 @@ class TinyBackbone(PhotoBackbone):
 
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch):
-    monkeypatch.setattr(extract, "SHARD_SIZE", 4)
+    monkeypatch.setattr(extract, "PART_SIZE", 4)
 
 
 @pytest.fixture
@@ -239,7 +240,7 @@ def test_one_file_is_never_made_by_two_runtimes(folder, out):
 
 def test_a_place_that_cannot_be_written_is_named(folder, tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="cannot make the folder"):
+    with pytest.raises(InputError, match="cannot create the folder"):
         extract_features(class_folders(folder), TinyBackbone(), tmp_path / "file/f.npz")
 
 

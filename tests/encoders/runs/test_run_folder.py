@@ -22,8 +22,8 @@ LABELS = np.arange(60) % 4
 def test_a_hasher_read_again_gives_the_same_embeddings_to_the_last_bit(method, tmp_path):
     hasher = HASHERS[method](n_bits=8, random_state=np.random.RandomState(0)).fit(VECTORS, LABELS)
     again = written_and_read(FeatureEncoder(hasher), tmp_path)
-    np.testing.assert_array_equal(again.model.project(VECTORS), hasher.project(VECTORS))
-    assert again.model.get_params() == hasher.get_params() | {"random_state": None}
+    np.testing.assert_array_equal(again.network.project(VECTORS), hasher.project(VECTORS))
+    assert again.network.get_params() == hasher.get_params() | {"random_state": None}
 
 
 @pytest.mark.parametrize("hidden", [0, 7])
@@ -104,5 +104,5 @@ def test_an_encoder_is_loaded_onto_a_device(tmp_path):
     assert orbithash.load(features, device="cpu").n_bits == 12
     with pytest.raises(InputError, match="cannot run a network on 'gpu' here"):
         orbithash.load(images, device="gpu")
-    with pytest.raises(InputError, match="encodes features, which is done on cpu"):
+    with pytest.raises(InputError, match="features are encoded on cpu; cpu:0 is for images"):
         orbithash.load(features, device="cpu:0")

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Shaped
 from torch import nn
 
-from orbithash.data import ImageSource, LabelledFeatures
+from orbithash.data import ImageSource, LabelledFeatures, Split
 from orbithash.data.augmentation import CROP_SETTINGS
 from orbithash.networks import PhotoBackbone
 
@@ -57,19 +57,21 @@ def images_digest(images: ImageSource) -> str:
     digest = hashlib.sha256()
     for row, path in enumerate(images.paths):
         digest.update(f"{path}\t{images.stamp(row)}\n".encode())
-    split = images.split
-    for array in (images.labels, split.train, split.query, split.database):
+    for array in (images.labels, *split_rows(images.split)):
         digest.update(f"{array.shape}".encode() + array.astype("<i8").tobytes())
     digest.update("\n".join(images.classes).encode())
     return digest.hexdigest()
 
 
 def features_digest(data: LabelledFeatures) -> str:
-    split = data.split
     views = (data.views.features, data.views.of) if data.views else ()
-    return arrays_digest(
-        data.features, data.labels, split.train, split.query, split.database, *views
-    )
+    return arrays_digest(data.features, data.labels, *split_rows(data.split), *views)
+
+
+def split_rows(split: Split) -> list[Shaped[np.ndarray, " _"]]:
+    rows = [split.train, split.query, split.database]
+    # Most splits have no validation rows; their digests are those of earlier versions.
+    return [*rows, split.validation] if len(split.validation) else rows
 
 
 def arrays_digest(*arrays: Shaped[np.ndarray, "..."]) -> str:
