@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from orbithash.training.image_batches import ImageBatches, ImageReader
 from PIL import Image
 
 from measure import at_least
@@ -29,7 +30,6 @@ from orbithash.losses import OrderAwareTripletLoss
 from orbithash.networks import GoogLeNet, HashingNetwork
 from orbithash.training import TrainingSettings, seeded, train
 from orbithash.training.environment import keep_freed_memory
-from orbithash.training.image_batches import ImageBatches, ImageReader
 from orbithash.training.on_images import training_view
 
 CLASSES, IMAGES_PER_CLASS = 8, 4  # of a batch

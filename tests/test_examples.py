@@ -1,5 +1,7 @@
-"""The examples run as their first lines say, on tiny images."""
+"""The examples run as their first lines say, on small data, and use only public names."""
 
+import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,28 @@ from coloured_images import coloured
 from orbithash.networks import GoogLeNet, load_photo_backbone
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+@pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.py")), ids=lambda file: file.name)
+def test_an_example_uses_only_public_names(example):
+    for node in ast.walk(ast.parse(example.read_text(encoding="utf-8"))):
+        modules, names = [], []
+        if isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            modules, names = [node.module], [alias.name for alias in node.names]
+        elif isinstance(node, ast.Attribute):
+            names = [node.attr]
+        ours = [module for module in modules if module.partition(".")[0] == "orbithash"]
+        assert all(module.count(".") <= 1 for module in ours), ours
+        parts = [part for name in (*modules, *names) for part in name.split(".")]
+        assert not [part for part in parts if part.startswith("_")]
+
+
+def test_the_first_four_examples_fit_on_two_screens():
+    examples = [file.read_text(encoding="utf-8") for file in EXAMPLES.glob("[1-4]_*.py")]
+    assert len(examples) == 4
+    assert sum(len(example.splitlines()) for example in examples) <= 88
 
 
 def run_example(name: str, *arguments: object) -> str:
@@ -29,33 +53,38 @@ def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("examples")
     coloured(folder / "photos")
     shown = run_example(
-        "3_train_on_your_images.py", folder / "photos", folder / "run", "small-cnn", 6
+        "1_train_on_your_photos.py", folder / "photos", folder / "run", "small-cnn", 6
     )
     return folder, shown
 
 
-def test_training_on_images_shows_how_it_goes(trained):
-    _, shown = trained
-    assert shown.count("epoch") == 6
-    assert "MAP of its queries: " in shown
+def test_training_on_photos_shows_each_epoch_and_the_score(trained):
+    folder, shown = trained
+    assert len(re.findall(r"epoch \d+: loss \d", shown)) == 6
+    assert re.search(r"MAP of the queries: [01]\.\d{4}\n", shown)
+    again = run_example(
+        "1_train_on_your_photos.py", folder / "photos", folder / "run", "small-cnn", 6
+    )
+    assert again == shown  # the finished run is loaded
 
 
-def test_a_folder_is_encoded(trained):
+def test_a_second_search_encodes_nothing(trained):
     folder, _ = trained
-    lines = run_example("1_encode_a_folder.py", folder / "run", folder / "photos").splitlines()
-    assert len(lines) == 32
-    assert all(len(line.split()[0]) == 8 for line in lines)
-
-
-def test_the_second_time_only_the_search_is_left(trained):
-    folder, _ = trained
-    given = (folder / "run", folder / "photos", folder / "photos.orbit")
+    arguments = (folder / "run", folder / "photos", folder / "photos.orbit")
     query = folder / "photos" / "0" / "1.png"
-    assert run_example("2_search.py", *given, query).startswith("32 new")
+    assert run_example("2_search.py", *arguments, query).startswith("32 new")
     by_another_name = (folder / "run", folder / "run" / ".." / "photos", folder / "photos.orbit")
     again = run_example("2_search.py", *by_another_name, query)
     assert again.startswith("0 new, 0 changed, 32 as before\n1. 0 bits: ")
     assert again.count("bits:") == 5
+
+
+def test_arrays_and_a_dataset_train():
+    features, *epochs = run_example("3_train_on_features.py").splitlines()
+    assert float(features.removeprefix("features: MAP ")) > 0.9
+    losses = [float(line.partition("loss ")[2]) for line in epochs]
+    assert len(losses) == 3
+    assert losses[-1] < losses[0]
 
 
 def test_a_loss_of_ones_own_trains():
@@ -73,7 +102,7 @@ def varint(value):
 
 
 def field(number, content):
-    """A field of a Protocol Buffers message: a whole number, or bytes."""
+    """Encode a field of a Protocol Buffers message: an integer, or bytes."""
     if isinstance(content, int):
         return varint(number << 3) + varint(content)
     return varint(number << 3 | 2) + varint(len(content)) + content
@@ -102,7 +131,7 @@ CAFFE_NAMES = {
 }
 
 
-def in_caffes_words(name):
+def caffe_name(name):
     block, _, layer = name.partition(".")
     if name in CAFFE_NAMES:
         return CAFFE_NAMES[name]
@@ -118,7 +147,7 @@ def test_caffes_googlenet_is_converted_and_loads(tmp_path, old):
     model = field(1, b"GoogleNet") + field(file_field, field(name_field, b"data"))
     for name in names:
         blobs = [weights[f"{name}.weight"], weights[f"{name}.bias"]]
-        layer = field(name_field, in_caffes_words(name).encode())
+        layer = field(name_field, caffe_name(name).encode())
         layer += b"".join(field(blob_field, caffe_blob(blob, old=old)) for blob in blobs)
         model += field(file_field, layer)
     (tmp_path / "googlenet.caffemodel").write_bytes(model)

@@ -46,11 +46,11 @@ def test_wrong_usage_is_one_line_on_stderr_and_exit_code_2(capsys, arguments, co
         (MissingExtraError("milvus"), 2),
     ],
 )
-def test_what_is_no_fault_of_the_user_is_one_line_and_exit_code_1(error, code, monkeypatch, capsys):
+def test_an_expected_error_is_one_line_and_its_exit_code(error, code, monkeypatch, capsys):
     def fail(address, engine):
         raise error
 
-    monkeypatch.setattr("orbithash.index.open_index", fail)
+    monkeypatch.setattr("orbithash.retrieval.open_index", fail)
     assert run(["search", "birds.orbit", "--like", "1"]) == code
     assert capsys.readouterr().err == f"orbithash: {error}\n"
 

@@ -11,9 +11,9 @@ from orbithash.hashers import HASHERS
 def quick(monkeypatch):
     """The same way with as little of everything as there can be."""
     small = partial(
-        demo.DemoSettings, n_bits=(8,), runs=1, epochs=1, margins=(0.25,), learning_rates=(0.01,)
+        demo.run_demo, n_bits=(8,), n_runs=1, epochs=1, margins=(0.25,), learning_rates=(0.01,)
     )
-    monkeypatch.setattr(demo, "DemoSettings", small)
+    monkeypatch.setattr(demo, "run_demo", small)
     monkeypatch.setattr(demo, "HASHERS", {"lsh": HASHERS["lsh"]})
 
 

@@ -10,7 +10,7 @@ from feature_files import write_clouds
 from image_files import class_folder, noise, save
 from indexed_runs import feature_run, image_run
 from orbithash.cli import run
-from orbithash.encoders.runs.model_file import made_of
+from orbithash.encoders.runs.model_file import rebuilt
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def index(run_folder, source, out, *more) -> int:
     return run(["index", str(run_folder), str(source), "--out", str(out), *more])
 
 
-def test_a_second_time_only_what_is_new_or_changed_is_encoded(birds_run, photos, out, capsys):
+def test_a_second_call_encodes_only_new_and_changed_images(birds_run, photos, out, capsys):
     assert index(birds_run, photos, out) == 0
     assert "6 new, 0 changed, 0 as before, 0 gone." in capsys.readouterr().out
     assert index(birds_run, photos, out) == 0
@@ -60,8 +60,8 @@ def test_a_second_time_only_what_is_new_or_changed_is_encoded(birds_run, photos,
 def test_the_encoder_is_loaded_once(birds_run, photos, out, monkeypatch):
     loaded = []
     monkeypatch.setattr(
-        "orbithash.encoders.runs.model_file.made_of",
-        lambda *parts: loaded.append(parts) or made_of(*parts),
+        "orbithash.encoders.runs.model_file.rebuilt",
+        lambda *parts: loaded.append(parts) or rebuilt(*parts),
     )
     assert index(birds_run, photos, out) == 0
     assert len(loaded) == 1
@@ -75,13 +75,13 @@ def test_an_item_of_another_source_is_not_gone(birds_run, photos, out, tmp_path,
     assert len(codes_by_path(out)) == 12
 
 
-def test_a_folder_is_the_same_wherever_it_is_named_from(
+def test_a_folder_is_the_same_from_any_working_directory(
     birds_run, photos, out, tmp_path, monkeypatch, capsys
 ):
     index(birds_run, photos, out)
     capsys.readouterr()
-    for place in (tmp_path, photos / "0"):
-        monkeypatch.chdir(place)
+    for folder in (tmp_path, photos / "0"):
+        monkeypatch.chdir(folder)
         assert index(birds_run, os.path.relpath(photos), out) == 0
         assert "0 new, 0 changed, 6 as before, 0 gone." in capsys.readouterr().out
     table = tmp_path / "lists" / "photos.csv"
@@ -112,7 +112,7 @@ def test_a_folder_needs_no_classes(birds_run, tmp_path, out):
     assert labels == {"loose.png": (), "1.png": ("beach",), "2.png": ("beach",)}
 
 
-def test_an_image_that_cannot_be_read_is_told_and_tried_again(birds_run, photos, out, capsys):
+def test_an_unreadable_image_is_reported_and_tried_again(birds_run, photos, out, capsys):
     (photos / "0" / "1.jpg").write_bytes(b"no image")
     assert index(birds_run, photos, out) == 0
     printed = capsys.readouterr().out
@@ -130,7 +130,7 @@ def test_items_are_removed_by_id(birds_run, photos, out, capsys):
     assert [i for i, *_ in codes_by_path(out).values()] == [0, 1, 3, 4, 5]
 
 
-def test_what_is_no_id_is_refused_and_nothing_removed(birds_run, photos, out, capsys):
+def test_an_invalid_id_is_rejected_and_nothing_is_removed(birds_run, photos, out, capsys):
     index(birds_run, photos, out)
     assert run(["index", "--out", str(out), "--remove", "2", "--remove", "9" * 20]) == 2
     assert "99999999999999999999 is no id" in capsys.readouterr().err
@@ -156,7 +156,7 @@ def test_codes_of_another_encoder_are_not_mixed_in(birds_run, photos, out, tmp_p
     assert len(codes_by_path(out)) == 6
 
 
-def test_an_encoder_goes_along_with_its_index(birds_run, photos, out):
+def test_an_index_holds_its_encoder(birds_run, photos, out):
     index(birds_run, photos, out)
     images = [photos / "0" / "0.jpg"]
     np.testing.assert_array_equal(
@@ -185,7 +185,7 @@ def test_an_encoder_goes_along_with_its_index(birds_run, photos, out):
         (["index", "--out", "none.orbit", "--remove", "3"], "there is no index none.orbit"),
     ],
 )
-def test_wrong_usage_is_one_line_and_makes_nothing(
+def test_wrong_usage_is_one_line_and_creates_nothing(
     arguments, message, birds_run, photos, monkeypatch, capsys
 ):
     monkeypatch.chdir(photos.parent)

@@ -135,7 +135,7 @@ def test_an_index_of_features_is_asked_with_features(tmp_path, capsys):
         (["none.jpg"], "none.jpg"),
         (["--like", "99"], "there is no item with id 99"),
         (["--like", "9" * 20], "99999999999999999999 is no id"),
-        (["--like", "1", "--engine", "slow"], "choose of exact"),
+        (["--like", "1", "--engine", "slow"], "choose one of exact"),
         (["--like", "1", "--picture", "sheet.gif"], "ends in .png"),
     ],
 )

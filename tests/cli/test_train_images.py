@@ -9,7 +9,7 @@ from coloured_images import coloured, write_table
 from feature_files import clouds, write_clouds
 from orbithash.cli import run
 from orbithash.data import image_table
-from orbithash.encoders.runs.fingerprints import digest_of_weights
+from orbithash.encoders.runs.fingerprints import weights_digest
 from orbithash.metrics.scores import Scores
 from orbithash.networks import load_photo_backbone
 from orbithash.training import seeded
@@ -129,7 +129,7 @@ def test_a_head_trained_on_features_goes_on_with_the_network(trained, tmp_path, 
 
 def test_a_head_goes_on_only_with_the_network_that_made_its_features(trained, tmp_path, capsys):
     with seeded(0):
-        ours = digest_of_weights(load_photo_backbone("small-cnn", None, to_train=True))
+        ours = weights_digest(load_photo_backbone("small-cnn", None, to_train=True))
     brief = ("--bits", "8", "--epochs", "1")
     arrays = clouds(d=128)
     for name, digest in (("ours", ours), ("theirs", "0123")):

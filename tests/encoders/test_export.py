@@ -8,7 +8,7 @@ import torch
 
 from orbithash.codes import binarize, pack
 from orbithash.encoders import FeatureEncoder, ImageEncoder
-from orbithash.encoders.export import export_encoder
+from orbithash.encoders.runtime import export_encoder
 from orbithash.errors import InputError
 from orbithash.hashers import HASHERS
 from orbithash.networks import FeatureHead, HashingNetwork, PhotoBackbone, View

@@ -5,11 +5,17 @@ import numpy as np
 import pytest
 
 from orbithash.cli.demo import CONTENTS
-from orbithash.experiments.demo import DEEP_METHODS, DemoSettings, run_demo, search_codes
+from orbithash.experiments.demo import DEEP_METHODS, run_demo, search_codes
 from orbithash.hashers import HASHERS
 from orbithash.index import Neighbours
 
-QUICK = DemoSettings(n_bits=(8, 12), runs=2, epochs=2, margins=(1 / 4,), learning_rates=(0.01,))
+QUICK = {
+    "n_bits": (8, 12),
+    "n_runs": 2,
+    "epochs": 2,
+    "margins": (1 / 4,),
+    "learning_rates": (0.01,),
+}
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +26,7 @@ def finished(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         quick = {name: HASHERS[name] for name in ("lsh", "itq")}
         patch.setattr("orbithash.experiments.demo.HASHERS", quick)
-        comparison = run_demo(folder, QUICK, progress=lambda *step: steps.append(step))
+        comparison = run_demo(folder, **QUICK, progress=lambda *step: steps.append(step))
     return folder, comparison, steps
 
 
@@ -59,7 +65,7 @@ def test_the_same_settings_give_the_same_figures(finished, tmp_path, monkeypatch
     folder, _, _ = finished
     quick = {name: HASHERS[name] for name in ("lsh", "itq")}
     monkeypatch.setattr("orbithash.experiments.demo.HASHERS", quick)
-    run_demo(tmp_path, QUICK)
+    run_demo(tmp_path, **QUICK)
     assert (tmp_path / "scores.json").read_text() == (folder / "scores.json").read_text()
     pages = [(path / "report.html").read_text() for path in (tmp_path, folder)]
     without_time = [re.sub(r"<dd>\d+ seconds</dd>", "", page) for page in pages]
@@ -109,8 +115,9 @@ def test_the_report_loads_nothing(finished):
 
 def test_a_method_that_cannot_give_the_bits_is_left_out_and_named(tmp_path, monkeypatch):
     monkeypatch.setattr("orbithash.experiments.demo.HASHERS", {"pca": HASHERS["pca"]})
-    settings = DemoSettings(n_bits=(70,), runs=1, epochs=1, margins=(0.1,), learning_rates=(0.01,))
-    comparison = run_demo(tmp_path, settings)
+    comparison = run_demo(
+        tmp_path, n_bits=(70,), n_runs=1, epochs=1, margins=(0.1,), learning_rates=(0.01,)
+    )
     assert comparison.methods() == list(DEEP_METHODS)
     assert "pca at 70 bits" in comparison.skipped[0]
     assert "Left out: pca at 70 bits" in (tmp_path / "report.html").read_text()

@@ -19,7 +19,7 @@ from orbithash.experiments.tune import (
     search_space,
 )
 from orbithash.losses import LOSSES
-from orbithash.training.methods import make_loss
+from orbithash.training.methods import as_method
 from orbithash.training.settings import read_settings
 
 
@@ -121,7 +121,9 @@ def test_the_first_trial_has_the_defaults_of_the_loss(method):
         options["margin"] = 16 * values["margin_of_bits"]
     rng = torch.Generator().manual_seed(0)
     embeddings, labels = torch.rand(12, 16, generator=rng), torch.arange(12) % 3
-    losses = [make_loss(method, values, n_bits=16, n_classes=3, seed=0) for values in ({}, options)]
+    losses = [
+        as_method(method, values).loss(n_bits=16, n_classes=3, seed=0) for values in ({}, options)
+    ]
     default, first = (float(loss(embeddings, labels)) for loss in losses)
     assert first == pytest.approx(default)
 

@@ -39,3 +39,14 @@ def test_concurrent_searches_build_once_for_each_state(name, monkeypatch):
             results = [threads.submit(search) for _ in range(N_THREADS)]
         assert all(result.result() == [[0]] * 5 for result in results)
     assert built == [100, 200]
+
+
+@pytest.mark.parametrize("name", [name for name in DERIVED if "faiss" in name])
+def test_nothing_is_built_for_a_radius_or_for_an_empty_index(name, monkeypatch):
+    pytest.importorskip("faiss")
+    monkeypatch.setattr(ENGINES[name], "build", None)
+    codes = np.random.default_rng(0).integers(0, 256, (20, 4), dtype=np.uint8)
+    index = ENGINES[name](32)
+    assert index.search(codes, k=3).ids.shape == (20, 0)
+    index.add(codes=codes)
+    assert 0 in index.within(codes[:1], radius=0)[0].ids

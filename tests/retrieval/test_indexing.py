@@ -11,65 +11,57 @@ from orbithash.data import Vectors, all_images
 from orbithash.encoders import runtime
 from orbithash.errors import InputError
 from orbithash.index import Metadata, add_under_new_ids
-from orbithash.retrieval import index_of_run, index_source
-from orbithash.retrieval.indexing import described
+from orbithash.retrieval.indexing import source_items
 
 
 @pytest.fixture
-def birds_run(tmp_path):
-    return image_run(tmp_path / "run")
+def encoder(tmp_path):
+    return orbithash.load(image_run(tmp_path / "run"))
 
 
-def test_the_network_is_exported_once_for_all_batches(birds_run, tmp_path, monkeypatch):
-    made = []
+def test_the_network_is_exported_once_for_all_batches(encoder, tmp_path, monkeypatch):
+    exported = []
 
     def counted(network, *, side):
-        made.append(side)
+        exported.append(side)
         return lambda pixels: np.zeros((len(pixels), 24), np.float32)
 
     monkeypatch.setattr(runtime, "OnnxNetwork", counted)
     monkeypatch.setattr(runtime, "is_installed", lambda: True)
     monkeypatch.setattr(runtime, "WORTH_EXPORTING", 4)
     monkeypatch.setattr(import_module("orbithash.retrieval.indexing"), "BATCH", 4)
-    images = all_images(class_folder(tmp_path / "photos", {"0": 5, "1": 5}))
+    photos = class_folder(tmp_path / "photos", {"0": 5, "1": 5})
     counts = []
-    with index_of_run(tmp_path / "x.orbit", birds_run / "model.safetensors", n_bits=24) as index:
-        report = index_source(
-            index,
-            orbithash.load(birds_run),
-            images,
-            source="photos",
-            progress=lambda *both: counts.append(both),
-        )
+    with orbithash.open_index(tmp_path / "x.orbit", encoder=encoder) as index:
+        report = index.add_images(photos, progress=lambda *both: counts.append(both))
         assert report.new == len(index) == 10
         # The last, smaller batch too: with torch these codes would not all be 0.
         assert not any(items.codes.any() for items in index.iterate())
-    assert len(made) == 1
+    assert len(exported) == 1
     assert counts == [(4, 10), (8, 10), (10, 10)]
 
 
-def test_another_process_may_add_meanwhile(birds_run, tmp_path, monkeypatch):
+def test_another_process_may_add_meanwhile(encoder, tmp_path, monkeypatch):
     monkeypatch.setattr(import_module("orbithash.retrieval.indexing"), "BATCH", 4)
-    images = all_images(class_folder(tmp_path / "photos", {"0": 5, "1": 5}))
-    encoder = orbithash.load(birds_run)
+    photos = class_folder(tmp_path / "photos", {"0": 5, "1": 5})
     address = tmp_path / "x.orbit"
 
     def others(done, total):
         if done == 4:
             with orbithash.open_index(address) as other:
-                add_under_new_ids(other, np.zeros((3, 3), np.uint8), [Metadata("other.jpg")] * 3)
-        if done == 8:  # the same command, elsewhere
+                codes, metadata = np.zeros((3, 3), np.uint8), [Metadata("other.jpg")] * 3
+                add_under_new_ids(other.index, codes, metadata)
+        if done == 8:  # the same call in another process
             with orbithash.open_index(address) as other:
-                index_source(other, encoder, images, source="photos")
+                other.add_images(photos)
 
-    with index_of_run(address, birds_run / "model.safetensors", n_bits=24) as index:
-        index_source(index, encoder, images, source="photos", progress=others)
+    with orbithash.open_index(address, encoder=encoder) as index:
+        index.add_images(photos, progress=others)
         paths = [metadata.path for items in index.iterate() for metadata in items.metadata]
-        assert paths.count("other.jpg") == 3
-        assert sorted(set(paths) - {"other.jpg"}) == sorted(
-            str(images.file(row)) for row in range(10)
-        )
-        assert len(paths) == 13
+    images = all_images(photos)
+    assert paths.count("other.jpg") == 3
+    assert sorted(set(paths) - {"other.jpg"}) == sorted(str(images.file(row)) for row in range(10))
+    assert len(paths) == 13
 
 
 def test_an_item_that_is_listed_twice_is_found_in_a_long_list():
@@ -78,6 +70,6 @@ def test_an_item_that_is_listed_twice_is_found_in_a_long_list():
     rows = Vectors(np.zeros((len(paths), 1), np.float32), paths=tuple(paths))
     started = time.process_time()
     with pytest.raises(InputError, match=r"photos lists 59998\.jpg twice"):
-        described(rows, "photos")
-    # Every path compared with every other would take a minute.
+        source_items(rows, "photos")
+    # Comparing every path with every other would take a minute.
     assert time.process_time() - started < 10

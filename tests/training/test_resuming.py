@@ -15,7 +15,7 @@ ON_IMAGES = (
     *("--validate-every", "2", "--learning-rate", "0.003", "--workers", "1"),
 )
 ON_FEATURES = (
-    *("--bits", "16", "--epochs", "12", "--batch-size", "15", "--hidden", "32"),
+    *("--bits", "16", "--epochs", "6", "--batch-size", "15", "--hidden", "32"),
     *("--learning-rate", "0.01", "--memory", "40", "--validate-every", "3", "--validation", "0.1"),
 )
 

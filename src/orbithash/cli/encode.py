@@ -31,8 +31,7 @@ def encode_command(
     from orbithash import load  # --help must not wait for torch
     from orbithash.data import open_unlabelled
     from orbithash.encoders import encode_source
-    from orbithash.encoders.encoding import write_codes
-    from orbithash.encoders.unreadable import unreadable_list, write_unreadable
+    from orbithash.encoders.encoding import unreadable_list, write_codes, write_unreadable
 
     encoder = load(run, device=device)
     data = open_unlabelled(source)

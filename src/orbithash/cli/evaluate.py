@@ -39,8 +39,8 @@ def evaluate_command(
         from orbithash import load  # --help must not wait for torch
         from orbithash.data import ImageFiles, open_source
         from orbithash.encoders import read_record
-        from orbithash.encoders.runs.split_file import trained_queries
-        from orbithash.encoders.unreadable import write_unreadable
+        from orbithash.encoders.encoding import write_unreadable
+        from orbithash.encoders.runs.run_folder import trained_queries
         from orbithash.evaluation import encode_split, evaluate_rows
         from orbithash.experiments.report.figure import (
             precision_at_figure,

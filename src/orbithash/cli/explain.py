@@ -36,9 +36,9 @@ def explain_command(
     from orbithash.data import open_source
     from orbithash.encoders import read_record
     from orbithash.experiments.explain import explain_query
+    from orbithash.experiments.report.examples import find_image, thumbnail
     from orbithash.experiments.report.explain_figure import explanation_figure, heaviest
     from orbithash.experiments.report.figure import to_svg
-    from orbithash.experiments.report.thumbnails import find_image, thumbnail
     from orbithash.files import whole_file
 
     record, encoder = read_record(run), load(run)

@@ -17,7 +17,7 @@ def export_command(
     """Write the encoder as ONNX: images or features in, embeddings out; a bit is set above 0.5."""
     check_new_file(out, suffix=".onnx", force=force)
     from orbithash import load  # --help must not wait for torch
-    from orbithash.encoders.export import export_encoder
+    from orbithash.encoders.runtime import export_encoder
 
     encoder = load(run)
     export_encoder(encoder, out)

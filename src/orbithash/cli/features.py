@@ -44,8 +44,8 @@ def features_command(
     """
     check_file_name(out, suffix=".npz")
     from orbithash.data.sources import image_files  # --help must not wait for torch
+    from orbithash.encoders.encoding import unreadable_list
     from orbithash.encoders.extraction.extract import extract_features
-    from orbithash.encoders.unreadable import unreadable_list
     from orbithash.networks import load_photo_backbone
     from orbithash.networks.backbones import check_device
 

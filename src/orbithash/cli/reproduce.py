@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from orbithash.experiments.tables.plan import PlannedRun
     from orbithash.experiments.tables.results import Results
     from orbithash.experiments.tables.sources import SourceProgress, TableSource
-    from orbithash.experiments.tables.time_left import TimeLeft
-    from orbithash.experiments.tables.workers import RunEvent, RunListener
+    from orbithash.experiments.tables.workers import RunEvent, RunListener, TimeLeft
 
 
 def reproduce_command(
@@ -85,7 +84,7 @@ def reproduce_command(
     from orbithash.experiments.tables.run import find_finished
     from orbithash.experiments.tables.sources import NetworkSpec, prepare_sources
     from orbithash.experiments.tables.spec import read_table  # --help must not wait for torch
-    from orbithash.experiments.tables.time_left import TimeLeft
+    from orbithash.experiments.tables.workers import TimeLeft
     from orbithash.hashers import HASHERS
 
     declared = [read_table(name) for name in dict.fromkeys(tables)]

@@ -199,8 +199,8 @@ def train_command(
 
 
 def print_summary(console: Console, training: "Training", source: str, out: Path) -> None:
+    from orbithash.encoders.encoding import read_unreadable
     from orbithash.encoders.runs.run_folder import UNREADABLE
-    from orbithash.encoders.unreadable import read_unreadable
 
     console.print(summary(training))
     if n_unreadable := len(read_unreadable(out / UNREADABLE)):

@@ -1,4 +1,4 @@
-"""Codes of all items of a source, and the file they are written to.
+"""Codes of all items of a source: the file of codes, and the list of unreadable images.
 
 ids      int64 (n,)             row numbers in the source
 codes    uint8 (n, bytes)
@@ -7,6 +7,8 @@ labels   as in the source, where known
 paths    str (n,), where known
 """
 
+import logging
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -43,3 +45,30 @@ def write_codes(file: Path, encoded: Encoded, data: Data) -> None:
         arrays["paths"] = np.array([data.paths[row] for row in encoded.rows])
     with whole_file(file) as opened:
         np.savez(opened, allow_pickle=False, **arrays)
+
+
+logger = logging.getLogger(__name__)
+
+
+def unreadable_list(out: Path) -> Path:
+    """Return where the images missing from the file `out` are listed."""
+    return out.with_name(f"{out.stem}.unreadable.txt")
+
+
+def write_unreadable(reasons: Mapping[str, str], file: Path) -> None:
+    """Write the reason for each path; without any, remove the file."""
+    for path, reason in reasons.items():
+        logger.info("left out %s: %s", path, reason)
+    if not reasons:
+        file.unlink(missing_ok=True)
+        return
+    with whole_file(file) as opened:
+        opened.writelines(f"{path}\t{reason}\n".encode() for path, reason in reasons.items())
+
+
+def read_unreadable(file: Path) -> dict[str, str]:
+    """Return the reason for each path; a line that a killed process left unfinished is ignored."""
+    if not file.exists():
+        return {}
+    lines = file.read_text(encoding="utf-8").split("\n")[:-1]
+    return {path: reason for path, _, reason in (line.partition("\t") for line in lines)}

@@ -11,11 +11,10 @@ from orbithash.index.base import (
     SearchEngine,
     Where,
 )
+from orbithash.index.checks import add_under_new_ids
 from orbithash.index.faiss import FaissGraphIndex, FaissIndex, FaissInvertedIndex
-from orbithash.index.memory import ExactIndex, MemoryIndex
+from orbithash.index.memory import ExactIndex, MemoryIndex, MultiIndex
 from orbithash.index.milvus.milvus_index import MilvusIndex, MilvusInvertedIndex
-from orbithash.index.multi_index import MultiIndex
-from orbithash.index.new_ids import add_under_new_ids
 
 ENGINES: dict[str, type[MemoryIndex] | type[MilvusIndex]] = {
     "exact": ExactIndex,

@@ -7,8 +7,7 @@ from orbithash.errors import InputError
 from orbithash.index.base import Index
 from orbithash.index.memory import MemoryIndex
 from orbithash.index.milvus.milvus_index import MilvusIndex, collection_exists
-from orbithash.index.store.creation import create_store
-from orbithash.index.store.stored_index import StoredIndex
+from orbithash.index.store.stored_index import StoredIndex, create_store
 
 
 def open_index(address: str | Path, *, engine: str = "exact") -> Index:

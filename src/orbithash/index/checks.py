@@ -1,4 +1,4 @@
-"""Checks of the arguments of search engines, the same for all of them."""
+"""Checks of ids, codes and metadata, and new ids, the same for all engines."""
 
 from collections.abc import Sequence
 
@@ -7,8 +7,8 @@ from jaxtyping import Int64, UInt8
 from numpy.typing import ArrayLike
 
 from orbithash.codes import as_codes
-from orbithash.errors import InputError, NoIdsLeftError
-from orbithash.index.base import Metadata
+from orbithash.errors import IdInUseError, InputError, NoIdsLeftError, StorageError
+from orbithash.index.base import Metadata, SearchEngine
 
 LARGEST_ID = 2**63 - 1
 
@@ -74,3 +74,26 @@ def check_k(k: int) -> None:
 def check_radius(radius: int) -> None:
     if radius < 0:
         raise InputError(f"radius={radius}; ask for 0 bits or more")
+
+
+MAX_ATTEMPTS = 20  # one fails only if another process adds between reading the id and writing
+
+
+def add_under_new_ids(
+    index: SearchEngine, codes: ArrayLike | None, metadata: Sequence[Metadata] | None = None
+) -> Int64[np.ndarray, " n"]:
+    """Add items under consecutive ids that were not in use, and return the ids."""
+    codes = checked_codes(codes, index.n_bits)
+    if len(codes) == 0:
+        return np.empty(0, dtype=np.int64)
+    for _ in range(MAX_ATTEMPTS):
+        first = index.next_id()
+        if first > LARGEST_ID - len(codes):
+            raise NoIdsLeftError
+        ids = np.arange(first, first + len(codes), dtype=np.int64)
+        try:
+            index.add(ids, codes, metadata)
+        except IdInUseError:
+            continue
+        return ids
+    raise StorageError("other processes keep adding to this index; try again when they are done")

@@ -1,9 +1,9 @@
-"""Indexes in memory: the base of all engines that search codes in this process, and `exact`."""
+"""Indexes in memory: the base of engines in this process, `exact`, and `exact-mih`."""
 
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,6 +23,7 @@ from orbithash.index.base import (
     Where,
 )
 from orbithash.index.checks import (
+    add_under_new_ids,
     check_k,
     check_radius,
     checked_ids,
@@ -30,7 +31,13 @@ from orbithash.index.checks import (
     checked_next_id,
 )
 from orbithash.index.code_table import CodeTable, empty_table
-from orbithash.index.new_ids import add_under_new_ids
+from orbithash.kernels.hamming import as_words
+from orbithash.kernels.multi_index import (
+    SubstringTables,
+    nearest_by_tables,
+    substring_tables,
+    within_by_tables,
+)
 
 
 class MemoryIndex(ClosesOnExit):
@@ -97,13 +104,17 @@ class MemoryIndex(ClosesOnExit):
         """Return the k nearest items of each query; fewer columns if fewer are admitted."""
         codes = as_codes(codes, self.n_bits)
         check_k(k)
-        return self._searcher(where).nearest(codes, k)
+        table = self.table
+        searcher = self.searcher(table) if where is None else self._admitted(table, where)
+        return searcher.nearest(codes, k)
 
     def within(self, codes: ArrayLike, radius: int, where: Where | None = None) -> list[Ball]:
         """Return the items at most `radius` bits away from each query."""
         codes = as_codes(codes, self.n_bits)
         check_radius(radius)
-        return self._searcher(where).within(codes, radius)
+        table = self.table
+        searcher = self.radius_searcher(table) if where is None else self._admitted(table, where)
+        return searcher.within(codes, radius)
 
     def next_id(self) -> int:
         """Return an id above all ids in use."""
@@ -122,16 +133,16 @@ class MemoryIndex(ClosesOnExit):
         """Do nothing: only memory is held."""
 
     def searcher(self, table: CodeTable) -> "CodeTable | TableSearcher":
-        """Return the searcher of a table.
+        """Return what finds the k nearest codes of a table: the table itself, by a scan.
 
         The table is an argument, so that the caller knows which state it searches even if other
         threads replace `self.table` meanwhile.
         """
         return table
 
-    def _searcher(self, where: Where | None) -> "CodeTable | TableSearcher":
-        table = self.table
-        return self.searcher(table) if where is None else self._admitted(table, where)
+    def radius_searcher(self, table: CodeTable) -> "CodeTable | TableSearcher":
+        """Return the searcher of a radius: the table itself, unless a structure is faster."""
+        return table
 
     def _admitted(self, table: CodeTable, where: Where) -> CodeTable:
         if where.admits(NO_METADATA):
@@ -172,7 +183,7 @@ class TableSearcher(ABC):
         """Return the k nearest items of each query."""
 
     def within(self, codes: UInt8[np.ndarray, "queries bytes"], radius: int) -> list[Ball]:
-        """Return all items within the radius of each query."""
+        """Return all items within the radius of each query; by a scan, unless overridden."""
         return self.table.within(codes, radius)
 
 
@@ -185,7 +196,7 @@ class DerivedIndex(MemoryIndex):
         self._building = threading.Lock()
 
     def searcher(self, table: CodeTable) -> CodeTable | TableSearcher:
-        """Return the searcher of a table; while one thread builds it, others wait."""
+        """Return what was built from a table; while one thread builds it, others wait."""
         if len(table) == 0:
             return table
         with self._building:
@@ -197,3 +208,40 @@ class DerivedIndex(MemoryIndex):
     @abstractmethod
     def build(self, table: CodeTable) -> TableSearcher:
         """Build the searcher of a table."""
+
+
+class MultiIndex(DerivedIndex):
+    """Returns the results of a scan by hash tables of substrings; scans where that is faster.
+
+    Fast for near-duplicates and small radii, and up to a quarter slower than a scan otherwise. The
+    tables are built by the first search and double the memory: four bytes for each code and table
+    (64 bits need three or four tables), and four for each value of a substring.
+    """
+
+    name = "exact-mih"
+
+    def radius_searcher(self, table: CodeTable) -> "CodeTable | TableSearcher":
+        return self.searcher(table)
+
+    def build(self, table: CodeTable) -> "HashedTable":
+        return HashedTable(table, substring_tables(table.words, self.n_bits))
+
+    def stats(self) -> IndexStats:
+        stats = super().stats()
+        tables = 0 if self._built is None else self._built.substrings.nbytes
+        return replace(stats, memory_bytes=stats.memory_bytes + tables)
+
+
+@dataclass(frozen=True, eq=False)
+class HashedTable(TableSearcher):
+    """A table of codes with hash tables of their substrings."""
+
+    substrings: SubstringTables
+
+    def nearest(self, codes: UInt8[np.ndarray, "queries bytes"], k: int) -> Neighbours:
+        distances, positions = nearest_by_tables(as_words(codes), self.substrings, k)
+        return Neighbours(ids=self.table.ids[positions], distances=distances.astype(np.int64))
+
+    def within(self, codes: UInt8[np.ndarray, "queries bytes"], radius: int) -> list[Ball]:
+        found = within_by_tables(as_words(codes), self.substrings, radius)
+        return [Ball(self.table.ids[positions], distances) for distances, positions in found]

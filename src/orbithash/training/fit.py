@@ -86,13 +86,13 @@ def train(
         return load_run(out)
     check_n_bits(bits)
     bits, seed = int(bits), int(seed)  # numpy's integers cannot be written as JSON
-    check_device(device or "cpu")
     check_tensorboard(tensorboard, out)
     chosen, file_settings = method_and_settings(method, options, settings, bits)
     data = open_source(source)
     on_images = isinstance(data, ImageSource)
     given = {"backbone": backbone, "weights": weights, "device": device, "workers": workers}
     check_arguments(data, source, chosen, given)
+    check_device(device or "cpu")
     start = load_run(init) if isinstance(init, str | Path) else init
     resolved = resolve_settings(preset, file_settings, changes, on_images=on_images, init=start)
     digest = data_digest(data)
@@ -143,15 +143,15 @@ def train(
                 processes=session.processes,
             )
         elif chosen.is_loss:
-            name = backbone if isinstance(backbone, str) else None
-            record = replace(record, backbone=name)
+            small_backbone = backbone if isinstance(backbone, str) else None
+            record = replace(record, backbone=small_backbone)
             encoder, history = train_on_arrays(
                 data,
                 chosen,
                 bits,
                 resolved,
                 digest=digest,
-                backbone=name,
+                backbone=small_backbone,
                 init=start,
                 seed=seed,
                 hooks=session.hooks,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from orbithash.encoders import Epoch
-from orbithash.encoders.unreadable import read_unreadable
+from orbithash.encoders.encoding import read_unreadable
 from orbithash.errors import InputError, MissingExtraError
 from orbithash.training.distributed import ALONE, Processes
 

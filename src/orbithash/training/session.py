@@ -26,8 +26,8 @@ from orbithash.encoders.runs.run_folder import (
     UNREADABLE,
     epoch_logger,
     write_run,
+    write_split,
 )
-from orbithash.encoders.runs.split_file import write_split
 from orbithash.errors import InputError
 from orbithash.files import partial_folder, resumable_folder
 from orbithash.training.checkpoint import Checkpoints

@@ -6,9 +6,9 @@ from torch import Tensor, nn
 from image_files import class_folder, noise, save
 from orbithash.data import class_folders, read_features
 from orbithash.data.transforms import read_view
+from orbithash.encoders.encoding import unreadable_list
 from orbithash.encoders.extraction import extract
 from orbithash.encoders.extraction.extract import extract_features
-from orbithash.encoders.unreadable import unreadable_list
 from orbithash.errors import InputError
 from orbithash.networks import PhotoBackbone, View
 

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from orbithash.encoders import Epoch
 from orbithash.experiments.report.table_figures import (
     OUR_FILES,
     mean_history,
@@ -53,8 +54,8 @@ def test_the_powers_of_the_hinge_are_drawn_over_gamma(sources):
 
 def test_training_is_drawn_from_the_logs(sources):
     logs = [
-        [{"loss": 4.0, "active_share": 0.5, "validation_map": None} for _ in range(3)],
-        [{"loss": 2.0, "active_share": 0.25, "validation_map": None} for _ in range(2)],
+        [Epoch(number, 4.0, learning_rate=0.1, active_share=0.5) for number in range(3)],
+        [Epoch(number, 2.0, learning_rate=0.1, active_share=0.25) for number in range(2)],
     ]
     history = mean_history(logs)
     assert history.loss.tolist() == [3.0, 3.0]

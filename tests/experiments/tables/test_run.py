@@ -1,7 +1,4 @@
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -9,17 +6,17 @@ import pytest
 import orbithash
 from coloured_images import coloured, write_table
 from orbithash.encoders import read_record
+from orbithash.encoders.runs.run_folder import read_log
 from orbithash.errors import InputError
-from orbithash.evaluation import evaluate_encoder
+from orbithash.evaluation import evaluate
 from orbithash.experiments.tables import run as run_module
 from orbithash.experiments.tables.run import (
     execute_run,
     find_finished,
     run_folder,
-    whole_run,
 )
 from orbithash.experiments.tables.sources import NetworkSpec, prepare_sources, read_features_once
-from orbithash.training import Checkpoints, read_log
+from orbithash.training import Checkpoints
 from planned_runs import clouds_source, quick_runs
 
 
@@ -37,9 +34,9 @@ def test_a_finished_run_is_complete_and_not_repeated(source, tmp_path, monkeypat
     assert json.loads((folder / "identity.json").read_text()) == planned.identity()
     encoder = orbithash.load(folder)
     data = read_features_once(source.file)
-    assert done.scores.map == pytest.approx(evaluate_encoder(encoder, data).map)
+    assert done.scores.map == pytest.approx(evaluate(encoder, data).map)
 
-    monkeypatch.setattr(run_module, "train_on_features", None)  # would fail if it were called
+    monkeypatch.setattr(run_module, "train", None)  # would fail if it were called
     again = execute_run(planned, tmp_path)
     assert again.scores == done.scores
 
@@ -84,47 +81,22 @@ def test_a_changed_run_folder_is_named(source, tmp_path):
 
 def test_a_second_stage_starts_from_the_weights_of_the_first(source, tmp_path, monkeypatch):
     starts = []
-    train = run_module.train_on_features
+    train = run_module.train
 
     def recorded(*arguments, init, **options):
-        trained = train(*arguments, init=init, **options)
-        starts.append((init, trained.encoder))
-        return trained
+        encoder = train(*arguments, init=init, **options)
+        starts.append((init, encoder))
+        return encoder
 
-    monkeypatch.setattr(run_module, "train_on_features", recorded)
+    monkeypatch.setattr(run_module, "train", recorded)
     hard = next(run for run in quick_runs(source, "selection") if run.row == "hard-negative")
     execute_run(hard, tmp_path)
     (first_init, first_encoder), (second_init, _) = starts
     assert first_init is None
     assert second_init is first_encoder
     folder = run_folder(hard, tmp_path)
-    assert [epoch["number"] for epoch in read_log(folder / "log.jsonl")] == [0, 1]
+    assert [epoch.number for epoch in read_log(folder / "log.jsonl")] == [0, 1]
     assert json.loads((folder / "scores.json").read_text())["best_epoch"] == 1
-
-
-def test_a_failed_run_leaves_no_files(tmp_path):
-    def fail():
-        with whole_run(tmp_path / "run") as folder:
-            (folder / "half").touch()
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fail()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_folders_of_dead_processes_are_removed_and_those_of_running_ones_kept(tmp_path):
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    dead, running = (
-        tmp_path / f".run.{process}.unfinished" for process in (ended.pid, os.getppid())
-    )
-    dead.mkdir()
-    running.mkdir()
-    with whole_run(tmp_path / "run"):
-        assert not dead.exists()
-    assert running.exists()
-    assert (tmp_path / "run").is_dir()
 
 
 def test_labels_of_queries_do_not_affect_training(source, tmp_path):

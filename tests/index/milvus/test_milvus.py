@@ -18,7 +18,6 @@ from index_writer import BATCH, N_BITS, batch_codes, read_told, wait_for, write
 from indexed_runs import image_run
 from milvus_servers import new_collection
 from orbithash.cli import run
-from orbithash.encoders.runs.run_folder import encoder_of
 from orbithash.errors import CodeLengthError, InputError, MissingExtraError, ServerError
 from orbithash.index import ENGINES, Metadata, create_index, open_index
 
@@ -61,7 +60,7 @@ def test_mismatches_are_reported(address, milvus_server):
         open_index(address)
     with create_index(address, 32) as index:
         with pytest.raises(InputError, match="holds no encoder"):
-            encoder_of(index)
+            index.encoder()
         index.add(np.array([3]), np.zeros((1, 4), dtype=np.uint8), [Metadata("a.jpg")])
         assert index.next_id() == 4
         with pytest.raises(ServerError, match="refused"):

@@ -9,13 +9,13 @@ from contextlib import ExitStack, closing, suppress
 
 import numpy as np
 import pytest
+from orbithash.index.store.stored_index import StoredIndex
 
 from image_files import noise
 from live_servers import live_server, wait_until
 from orbithash.index import Metadata, create_index, open_index
-from orbithash.index.store.index import StoredIndex
+from orbithash.serve import server as connections
 from orbithash.serve import server as server_module
-from orbithash.serve.limits import connections
 from orbithash.serve.limits.limiters import ConcurrencyLimiter
 from orbithash.serve.settings import Limits, ServeSettings
 from orbithash.serve.workers import OverloadedError, WorkerPool

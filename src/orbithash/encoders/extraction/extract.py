@@ -1,13 +1,14 @@
-"""A backbone's features of many images, in one file to fit and train on."""
+"""A backbone's features of many images, and of further views of them, in one file to train on."""
 
 import time
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import UInt8
 
 from orbithash.data import (
     ImageSource,
@@ -17,17 +18,26 @@ from orbithash.data import (
     read_features,
     write_features,
 )
+from orbithash.data.augmentation import read_training_view
+from orbithash.data.transforms import read_view
 from orbithash.encoders.encoder import Progress, no_progress
+from orbithash.encoders.encoding import unreadable_list, write_unreadable
 from orbithash.encoders.extraction.feature_cache import FeatureCache
-from orbithash.encoders.extraction.views import ImageView, list_views, read_image_view
 from orbithash.encoders.image_reading import NetworkOutputs, read_through_network
 from orbithash.encoders.runs.fingerprints import changed_settings, feature_fingerprint
 from orbithash.encoders.runtime import choose_runtime, run_by
-from orbithash.encoders.unreadable import unreadable_list, write_unreadable
 from orbithash.errors import InputError
-from orbithash.networks import PhotoBackbone
+from orbithash.networks import PhotoBackbone, View
 
 PART_SIZE = 256  # images that a killed run may have to read again
+
+
+@dataclass(frozen=True)
+class ImageView:
+    """One view of an image: number 0 is the one that is encoded, 1 its mirror image, then crops."""
+
+    row: int
+    number: int
 
 
 @dataclass(frozen=True)
@@ -209,3 +219,30 @@ def batch_sizes(n_images: int, batch_size: int) -> list[int]:
     [4, 4, 2]
     """
     return [min(batch_size, n_images - start) for start in range(0, n_images, batch_size)]
+
+
+def list_views(images: ImageSource, *, n_views: int) -> list[ImageView]:
+    """List the encoded view of all images, then `n_views` further views of those that train."""
+    rows = images.split.train.tolist()
+    further = [ImageView(row, number) for number in range(1, n_views + 1) for row in rows]
+    return [ImageView(row, 0) for row in range(len(images))] + further
+
+
+def read_image_view(
+    image_view: ImageView, images: ImageSource, view: View
+) -> UInt8[np.ndarray, "side side 3"]:
+    """Read the pixels of a view; its row and number determine a random crop.
+
+    The mirror image comes first, because it is closer to the encoded view than crops are.
+    """
+    image = images.image(image_view.row)
+    if image_view.number <= 1:
+        pixels = read_view(image, **asdict(view))
+        return pixels[:, ::-1] if image_view.number else pixels
+    return read_training_view(
+        image,
+        crop=view.crop,
+        rng=np.random.default_rng([image_view.row, image_view.number]),
+        keep_shape=view.keep_shape,
+        interpolation=view.interpolation,
+    )

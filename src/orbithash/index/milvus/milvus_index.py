@@ -26,6 +26,7 @@ from orbithash.index.base import (
     Where,
 )
 from orbithash.index.checks import (
+    add_under_new_ids,
     check_k,
     check_radius,
     checked_ids,
@@ -35,7 +36,6 @@ from orbithash.index.checks import (
 from orbithash.index.milvus.encoder_parts import read_encoder, write_encoder
 from orbithash.index.milvus.rows import as_ball, as_row, filter_expression, row_metadata
 from orbithash.index.milvus.server import MilvusServer
-from orbithash.index.new_ids import add_under_new_ids
 
 MAX_ROWS = 16384  # that Milvus returns at once; also its limit on queries
 BATCH_ROWS = 2000  # that are sent at once

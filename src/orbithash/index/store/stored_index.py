@@ -4,11 +4,13 @@ index.sqlite        codes and metadata, see database.py
 model.safetensors   the encoder
 """
 
+import errno
 import hashlib
 import logging
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,16 @@ import numpy as np
 from jaxtyping import Int64, UInt8
 from numpy.typing import ArrayLike
 
-from orbithash.codes import MAX_BITS, MIN_BITS, as_codes
-from orbithash.errors import DamagedIndexError, IdInUseError, InputError, UnknownIdError
+from orbithash.codes import MAX_BITS, MIN_BITS, as_codes, check_n_bits
+from orbithash.errors import (
+    DamagedIndexError,
+    HashingError,
+    IdInUseError,
+    InputError,
+    StorageError,
+    UnknownIdError,
+)
+from orbithash.files import DISK_FAILURES, whole_folder
 from orbithash.index.base import (
     NO_METADATA,
     Ball,
@@ -31,6 +41,7 @@ from orbithash.index.base import (
 )
 from orbithash.index.checks import (
     LARGEST_ID,
+    add_under_new_ids,
     check_k,
     check_radius,
     checked_ids,
@@ -38,11 +49,9 @@ from orbithash.index.checks import (
     checked_next_id,
 )
 from orbithash.index.code_table import CodeTable
-from orbithash.index.memory import MemoryIndex, TableSearcher
-from orbithash.index.new_ids import add_under_new_ids
+from orbithash.index.memory import MemoryIndex
 from orbithash.index.store.blocks import CodeBlocks
-from orbithash.index.store.creation import ENCODER
-from orbithash.index.store.database import connect, reading, writing
+from orbithash.index.store.database import connect, create_database, reading, writing
 from orbithash.index.store.rows import MetadataRows
 
 logger = logging.getLogger(__name__)
@@ -128,13 +137,18 @@ class StoredIndex(ClosesOnExit):
         """Return the k nearest items of each query; fewer columns if fewer are admitted."""
         codes = as_codes(codes, self.n_bits)
         check_k(k)
-        return self._searcher(where).nearest(codes, k)
+        table, admitted = self._refresh(where)
+        searcher = self._engine.searcher(table) if admitted is None else table.among(admitted)
+        return searcher.nearest(codes, k)
 
     def within(self, codes: ArrayLike, radius: int, where: Where | None = None) -> list[Ball]:
         """Return the items at most `radius` bits away from each query."""
         codes = as_codes(codes, self.n_bits)
         check_radius(radius)
-        return self._searcher(where).within(codes, radius)
+        table, admitted = self._refresh(where)
+        engine = self._engine
+        searcher = engine.radius_searcher(table) if admitted is None else table.among(admitted)
+        return searcher.within(codes, radius)
 
     def iterate(self, batch_size: int = 4096) -> Iterator[Items]:
         """Iterate over all items in the order of ids; may miss items that are added meanwhile."""
@@ -211,10 +225,6 @@ class StoredIndex(ClosesOnExit):
             self._writer.close()
             self._connection.close()
 
-    def _searcher(self, where: Where | None) -> CodeTable | TableSearcher:
-        table, admitted = self._refresh(where)
-        return self._engine.searcher(table) if admitted is None else table.among(admitted)
-
     def _refresh(
         self, where: Where | None
     ) -> tuple[CodeTable, Int64[np.ndarray, " admitted"] | None]:
@@ -274,3 +284,49 @@ def read_facts(connection: sqlite3.Connection, folder: Path) -> dict[str, Any]:
     if not MIN_BITS <= facts["n_bits"] <= MAX_BITS:
         raise DamagedIndexError(folder, f"{facts['n_bits']} is not a valid number of bits")
     return facts
+
+
+ENCODER = "model.safetensors"  # the name it has in a run, so that orbithash.load takes either
+
+
+def create_store(folder: Path, n_bits: int, *, encoder: bytes | None = None) -> None:
+    """Create an empty index; `encoder` is the content of a run's encoder file."""
+    check_n_bits(n_bits)
+    folder = folder.absolute()
+    try:
+        if folder.exists():
+            raise folder_exists(folder)
+        with whole_folder(folder) as new:
+            write_store(new, n_bits, encoder)
+    except HashingError:
+        raise
+    except OSError as error:
+        raise creation_error(folder, error) from None
+
+
+def write_store(new: Path, n_bits: int, encoder: bytes | None) -> None:
+    """Write the files of an empty index into a new folder."""
+    facts: dict[str, Any] = {"n_bits": int(n_bits), "next_id": 0, "version": 0}
+    if encoder is not None:
+        (new / ENCODER).write_bytes(encoder)
+        facts["encoder"] = hashlib.sha256(encoder).hexdigest()
+    create_database(new)
+    with closing(connect(new)) as connection, writing(connection, new):
+        connection.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
+
+
+def creation_error(folder: Path, error: OSError) -> HashingError:
+    """Translate an error of the file system into ours."""
+    # Another process has created it meanwhile. If its parent is a file, it does not exist.
+    if error.errno in (errno.EEXIST, errno.ENOTEMPTY) and folder.exists():
+        return folder_exists(folder)
+    if error.errno in DISK_FAILURES:
+        return StorageError(
+            f"cannot write {folder}: {error.strerror}; no partial index is left: free some space, "
+            "or check the disk, and try again"
+        )
+    return InputError(f"cannot write {folder}: {error.strerror}; choose another name")
+
+
+def folder_exists(folder: Path) -> InputError:
+    return InputError(f"{folder} exists; open it, or give the new index another name")

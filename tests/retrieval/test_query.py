@@ -1,0 +1,132 @@
+"""One query, one meaning: the command, `SearchIndex.query` and `find` return the same hits."""
+
+import json
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+import orbithash
+from coloured_images import coloured
+from indexed_runs import image_run
+from orbithash.cli import run
+from orbithash.errors import InputError
+from orbithash.index import Where
+from orbithash.retrieval import Query, find
+
+N_BITS = 24
+LABEL = Where(labels=("1",))
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """A folder with an index of 15 photographs of 3 classes."""
+    folder = tmp_path_factory.mktemp("query")
+    coloured(folder / "photos", classes=3, per_class=5)
+    encoder = orbithash.load(image_run(folder / "run", n_bits=N_BITS))
+    with orbithash.open_index(folder / "photos.orbit", encoder=encoder) as index:
+        index.add_images(folder / "photos")
+    return folder
+
+
+@pytest.fixture
+def index(photos):
+    with orbithash.open_index(photos / "photos.orbit") as opened:
+        yield opened
+
+
+def literal_hits(index, code, *, without=None, k=10, radius=N_BITS, label=None):
+    """Sort all items by distance and id, and keep those that the query wants."""
+    (items,) = index.iterate()
+    distances = np.unpackbits(items.codes ^ code, axis=1).sum(axis=1)
+    pairs = sorted(
+        (int(distance), int(i))
+        for distance, i, metadata in zip(distances, items.ids, items.metadata, strict=True)
+        if i != without and distance <= radius and label in (None, *metadata.labels)
+    )
+    return pairs[:k]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "expected"),
+    [
+        ({}, [], {}),
+        ({"k": 3}, ["-k", "3"], {"k": 3}),
+        ({"k": 100}, ["-k", "100"], {"k": 100}),
+        ({"radius": 9}, ["--radius", "9"], {"radius": 9, "k": None}),
+        ({"radius": 0}, ["--radius", "0"], {"radius": 0, "k": None}),
+        ({"radius": N_BITS}, ["--radius", str(N_BITS)], {"k": None}),
+        ({"radius": 9, "k": 2}, ["--radius", "9", "-k", "2"], {"radius": 9, "k": 2}),
+        ({"where": LABEL}, ["--label", "1"], {"label": "1"}),
+        ({"where": LABEL, "k": 2}, ["--label", "1", "-k", "2"], {"label": "1", "k": 2}),
+        (
+            {"where": LABEL, "radius": 12},
+            ["--label", "1", "--radius", "12"],
+            {"label": "1", "radius": 12, "k": None},
+        ),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("by", ["image", "id"])
+def test_command_index_and_find_return_the_same_hits(
+    photos, index, capsys, by, arguments, options, expected
+):
+    image = photos / "photos" / "1" / "2.png"
+    code = index.encoder.encode([image])[0]
+    if by == "image":
+        hits = index.query(image, **arguments)
+        (result,) = find(index.index, [Query(code, **arguments)])
+        words = [str(image)]
+        assert index.query(code=code, **arguments) == hits
+    else:
+        hits = index.query(id=7, **arguments)
+        (result,) = find(index.index, [Query(id=7, **arguments)])
+        words = ["--like", "7"]
+        expected = expected | {"without": 7}
+    assert [(hit.distance, hit.id) for hit in hits] == literal_hits(index, code, **expected)
+    assert [hit.rank for hit in hits] == list(range(1, len(hits) + 1))
+    assert list(result.hits) == hits
+    ((name, many),) = index.query_many(
+        [image] if by == "image" else [], ids=[] if by == "image" else [7], **arguments
+    )
+    assert name == str(image)
+    assert list(many.hits) == hits
+
+    assert run(["search", str(photos / "photos.orbit"), *words, *options, "--json"]) == 0
+    (printed,) = json.loads(capsys.readouterr().out)
+    assert printed["query"] == str(image)
+    shown = [asdict(hit) | {"labels": list(hit.labels)} for hit in hits]
+    assert printed["hits"] == shown
+
+
+def test_ten_are_found_by_default_and_all_within_a_radius(index):
+    assert len(index.query(id=0)) == 10
+    assert len(index.query(id=0, radius=N_BITS)) == len(index) - 1
+
+
+def test_queries_of_different_parameters_are_answered_each_by_its_own(index):
+    queries = [Query(id=i, k=k, radius=r) for i in (0, 7) for k in (None, 2) for r in (None, 8)]
+    together = find(index.index, queries)
+    for query, result in zip(queries, together, strict=True):
+        (alone,) = find(index.index, [query])
+        assert result.hits == alone.hits
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "got 0 of item, id and code"),
+        ({"item": "a.jpg", "id": 1}, "got 2 of item, id and code"),
+        ({"id": 1, "code": np.zeros(3, np.uint8)}, "got 2 of item, id and code"),
+    ],
+)
+def test_a_query_is_exactly_one_of_item_id_and_code(index, arguments, message):
+    with pytest.raises(InputError, match=message):
+        index.query(**arguments)
+
+
+def test_an_id_that_is_not_stored_and_a_code_of_another_length_are_rejected(index):
+    with pytest.raises(InputError, match="no item with id 99"):
+        index.query(id=99)
+    with pytest.raises(InputError, match="bytes"):
+        index.query(code=np.zeros(4, np.uint8))
