@@ -1,15 +1,25 @@
 import json
-from dataclasses import asdict
+import logging
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 import torch
 
 import orbithash
+from coloured_images import coloured
 from feature_files import clouds
 from indexed_runs import feature_run, image_run
+from orbithash.data import Split
 from orbithash.encoders import Epoch, FeatureEncoder, RunRecord, Training, load_run, save_run
-from orbithash.encoders.runs.run_folder import epoch_logger, is_finished, read_log, read_record
+from orbithash.encoders.runs.run_folder import (
+    epoch_logger,
+    is_finished,
+    read_log,
+    read_record,
+    trained_queries,
+    write_split,
+)
 from orbithash.errors import InputError
 from orbithash.hashers import HASHERS
 
@@ -117,3 +127,34 @@ def test_an_encoder_is_loaded_onto_a_device(tmp_path):
         orbithash.load(images, device="gpu")
     with pytest.raises(InputError, match="features are encoded on cpu; cpu:0 is for images"):
         orbithash.load(features, device="cpu:0")
+
+
+def test_queries_that_trained_a_run_are_found_by_their_location(tmp_path):
+    images = coloured(tmp_path / "images")
+    (tmp_path / "run").mkdir()
+    assert trained_queries(tmp_path / "run", images) == []
+    write_split(images, tmp_path / "run")
+    assert trained_queries(tmp_path / "run", images) == []
+    some = images.split.train[:3]
+    (tmp_path / "link").symlink_to(tmp_path / "images")
+    for root in ("images", "link"):
+        turned = replace(images, root=tmp_path / root, split=Split(images.split.query, some, some))
+        assert trained_queries(tmp_path / "run", turned) == [images.paths[row] for row in some]
+
+
+def test_a_split_without_queries_is_kept(tmp_path):
+    images = coloured(tmp_path / "images")
+    train_only = replace(images, split=Split(images.split.train))
+    write_split(train_only, tmp_path)
+    one = images.split.train[:1]
+    queries = replace(images, split=Split(images.split.query, one, one))
+    assert len(trained_queries(tmp_path, queries)) == 1
+
+
+def test_class_names_that_a_table_cannot_hold_leave_the_split_out(tmp_path, caplog):
+    images = coloured(tmp_path / "images")
+    odd = replace(images, classes=("a;b", *images.classes[1:]))
+    with caplog.at_level(logging.WARNING):
+        write_split(odd, tmp_path)
+    assert "the split is not kept" in caplog.text
+    assert not (tmp_path / "split.csv").exists()
