@@ -498,7 +498,6 @@ def test_settings_may_be_given_whole_and_changed(arrays):
         ({"weights": "w.safetensors"}, "--weights is for images"),
         ({"device": "cpu"}, "--device is for images"),
         ({"workers": 2}, "--workers is for images"),
-        ({"device": "gpu"}, "cannot run a network on 'gpu' here"),
         ({"init": "nowhere"}, "there is no run nowhere"),
         ({"out": "run", "tensorboard": "run/board"}, "lies inside of --out"),
     ],
@@ -526,6 +525,7 @@ def test_bits_that_no_code_can_have_are_refused(bits, arrays, untyped):
         ({}, "give --backbone to fine-tune a network"),
         ({"backbone": "vgg"}, "there is no backbone 'vgg'"),
         ({"backbone": "googlenet"}, "googlenet needs its weights"),
+        ({"backbone": "small-cnn", "device": "gpu"}, "cannot run a network on 'gpu' here"),
     ],
 )
 def test_arguments_that_do_not_fit_images_are_refused(options, message, tmp_path):
