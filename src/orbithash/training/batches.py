@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, Dataset
 from orbithash.data import ImageSource
 from orbithash.errors import InputError, UnreadableImageError
 from orbithash.relevance import related
-from orbithash.training.distributed import ALONE, Processes
+from orbithash.training.distributed import SINGLE_PROCESS, Processes
 from orbithash.training.environment import exit_with_parent
 
 BATCHES_AHEAD = 2  # of every worker
@@ -102,7 +102,7 @@ class TensorBatches:
     views: InputViews
     labels: Shaped[Tensor, "n *classes"]
     batches: Batcher
-    processes: Processes = ALONE
+    processes: Processes = SINGLE_PROCESS
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -156,7 +156,7 @@ class ImageReader(Dataset[Pixels | InputError]):
         read: ReadView,
         *,
         seed: int,
-        processes: Processes = ALONE,
+        processes: Processes = SINGLE_PROCESS,
     ) -> None:
         self.images, self.rows, self.labels = images, rows, labels
         self.read, self.seed, self.processes = read, seed, processes

@@ -14,7 +14,7 @@ from torch import Tensor
 from orbithash.encoders.runs.fingerprints import changed_settings
 from orbithash.errors import InputError
 from orbithash.files import whole_file
-from orbithash.training.distributed import ALONE, Processes
+from orbithash.training.distributed import SINGLE_PROCESS, Processes
 from orbithash.training.state import TrainingState
 
 HEADER = "orbithash"
@@ -33,13 +33,13 @@ class Checkpoints:
         file: Path,
         *,
         every: float = 60.0,  # seconds
-        processes: Processes = ALONE,
+        processes: Processes = SINGLE_PROCESS,
         made_with: str = "{}",
     ) -> None:
         self.file, self.every, self.processes, self.made_with = file, every, processes, made_with
         self._saved = time.monotonic()
 
-    def of(self, made_with: Mapping[str, Any]) -> "Checkpoints":
+    def for_run(self, made_with: Mapping[str, Any]) -> "Checkpoints":
         """Return checkpoints of a run that depends on these values."""
         described = json.dumps(dict(made_with) | {"number of processes": self.processes.count})
         return Checkpoints(

@@ -106,14 +106,14 @@ class Processes:
             yield
 
 
-ALONE = Processes()
+SINGLE_PROCESS = Processes()
 
 
 @contextmanager
 def joined_processes() -> Iterator[Processes]:
     """Join the processes that torchrun started, or yield this one alone."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        yield ALONE
+        yield SINGLE_PROCESS
         return
     backend = "gloo"
     n_here = int(os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"]))

@@ -12,7 +12,7 @@ from orbithash.encoders import Epoch
 from orbithash.errors import DivergedError
 from orbithash.training.batches import Batch, BatchSource
 from orbithash.training.checkpoint import Checkpoints, device_of
-from orbithash.training.distributed import ALONE, Processes
+from orbithash.training.distributed import SINGLE_PROCESS, Processes
 from orbithash.training.environment import Interrupted, steady_threads
 from orbithash.training.hooks import Hooks
 from orbithash.training.optimization import (
@@ -40,7 +40,7 @@ def train_network(
     validate: Callable[[], float] | None = None,
     hooks: Hooks | None = None,
     checkpoints: Checkpoints | None = None,
-    processes: Processes = ALONE,
+    processes: Processes = SINGLE_PROCESS,
 ) -> list[Epoch]:
     """Train the network in place and return the figures of each epoch.
 

@@ -75,7 +75,7 @@ class TrainingSettings:
                 "choose adam or sgd, and cosine or steps"
             )
 
-    def for_batches_of(self, n_images: int) -> "TrainingSettings":
+    def scaled_to_batch_size(self, n_images: int) -> "TrainingSettings":
         """Return settings with the learning rate for batches of another size.
 
         Smaller batches have noisier gradients and need smaller steps: proportional to the size with
@@ -163,7 +163,7 @@ def resolve_settings(
     given = dict(settings) | changes
     resolved = replace(presets[preset], **given)
     if "batch_size" in given and "learning_rate" not in given:
-        return replace(presets[preset].for_batches_of(resolved.batch_size), **given)
+        return replace(presets[preset].scaled_to_batch_size(resolved.batch_size), **given)
     return resolved
 
 
