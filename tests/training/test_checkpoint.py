@@ -102,7 +102,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     checkpoints = Checkpoints(tmp_path / "c")
     with pytest.raises(Interrupted):
         Run().go(checkpoints.for_run({"seed": 1, "bits": 8}), stop_at=2)
-    with pytest.raises(InputError, match="was begun with other seed; continue with the same"):
+    with pytest.raises(InputError, match="was started with other seed; use the same"):
         Run().go(checkpoints.for_run({"seed": 2, "bits": 8}))
 
 

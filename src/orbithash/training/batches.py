@@ -1,8 +1,8 @@
 """The batches of the loop: from tensors in memory, or from images that worker processes read.
 
-Of images, the seed and the position in the run determine each random view, so neither the number of
-workers nor an interruption changes anything. An unreadable image is replaced by a related one,
-which keeps the batch's triplets.
+Each random view of an image depends only on the seed and the position in the run, so neither the
+number of workers nor an interruption changes anything. An unreadable image is replaced by a
+related one, which keeps the batch's triplets.
 """
 
 import signal
@@ -58,7 +58,7 @@ class BatchSource(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class InputViews:
-    """Inputs of all views; the views of one image are consecutive, its encoded view first."""
+    """Inputs of all views; views of one image are consecutive, the one used for encoding first."""
 
     inputs: Float[Tensor, "views ..."]
     first: Int64[np.ndarray, " n"]  # position of each image's first view

@@ -1,4 +1,4 @@
-"""The state of a run in one file, to resume it: whole or missing, and never pickled."""
+"""The state of a run in one file, to resume it; written atomically, as safetensors."""
 
 import json
 import time
@@ -72,7 +72,7 @@ class Checkpoints:
         tensors, header = read(self.file)
         if changed := changed_settings(header["made_with"], self.made_with):
             raise InputError(
-                f"{self.file.parent} was begun with other {changed}; continue with the same, "
+                f"{self.file.parent} was started with other {changed}; use the same, "
                 "or start again with --force instead of --resume"
             )
         try:
@@ -80,7 +80,7 @@ class Checkpoints:
         except (RuntimeError, LookupError) as error:
             reason = str(error).partition("\n")[0]
             raise InputError(
-                f"{self.file.parent} was begun by another version of orbithash ({reason}); "
+                f"{self.file.parent} was started by another version of orbithash ({reason}); "
                 "start again with --force instead of --resume"
             ) from None
         rank = self.processes.rank

@@ -74,7 +74,7 @@ def train_on_images(
             "init": None if init is None else weights_digest(network),
         }
         side = backbone.view.crop
-        processes.leave_unused(network, torch.zeros(1, 3, side, side, device=device))
+        processes.freeze_unused(network, torch.zeros(1, 3, side, side, device=device))
         encoder = ImageEncoder(network)
         source = ImageBatches(
             ImageReader(
