@@ -426,6 +426,16 @@ def test_other_validation_rows_make_another_run(arrays, tmp_path):
     assert len(orbithash.train(data, 8, resume=True, **options).history) == 3
 
 
+@pytest.mark.parametrize("many_labels", [False, True])
+def test_validation_rows_of_classes_that_do_not_train_are_refused(many_labels, arrays):
+    features, labels = arrays
+    if many_labels:
+        labels = np.eye(5, dtype=bool)[labels]
+    split = Split(train=np.arange(80), validation=np.arange(80, 100))  # the last class
+    with pytest.raises(InputError, match="none of the 20 validation images shares a label"):
+        orbithash.train(LabelledFeatures(features, labels, split), 8, **QUICK)
+
+
 def test_a_split_without_queries_trains_and_is_scored_one_row_at_a_time(arrays):
     data = opened(arrays, train=np.arange(100))
     encoder = orbithash.train(data, 8, **QUICK)

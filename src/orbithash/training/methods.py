@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Int64
+from jaxtyping import Bool, Int64, Shaped
 from sklearn.base import clone
 from torch import nn
 
@@ -145,6 +145,7 @@ def plan_training(
         kept, held = hold_out(labels[split.train], settings.validation, seed=seed)
     train = split.train[kept]
     held_out = split.validation if len(split.validation) else split.train[held]
+    check_validation(labels[held_out], labels[train])
     rows = np.concatenate([train, held_out])
     used = labels[rows]
     if labels.ndim == 1:
@@ -200,6 +201,18 @@ def same_kind(value: Any, default: Any) -> bool:
         return type(value) is type(default)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return is_number and (isinstance(value, int) or not isinstance(default, int))
+
+
+def check_validation(
+    labels: Shaped[np.ndarray, "held_out *classes"], train: Shaped[np.ndarray, "train *classes"]
+) -> None:
+    """Raise if no validation row has a relevant training row: none could be scored."""
+    shared = np.isin(labels, train) if labels.ndim == 1 else labels.any(axis=0) & train.any(axis=0)
+    if len(labels) and not shared.any():
+        raise InputError(
+            f"none of the {len(labels)} validation images shares a label with a training image; "
+            "give validation images of the same classes"
+        )
 
 
 def check_takes_memory(loss: nn.Module, method: str) -> None:
