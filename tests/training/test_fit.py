@@ -298,7 +298,7 @@ def test_an_interrupted_run_resumes_to_the_weights_of_an_uninterrupted_one(kind,
         orbithash.load(tmp_path / "run")
     with pytest.raises(InputError, match="add --resume"):
         orbithash.train(source, 8, **options)
-    with pytest.raises(InputError, match="begun with other bits"):
+    with pytest.raises(InputError, match="started with other bits"):
         orbithash.train(source, 16, resume=True, **options)
     epochs = []
     resumed = orbithash.train(
@@ -421,9 +421,19 @@ def test_other_validation_rows_make_another_run(arrays, tmp_path):
     with pytest.raises(Interrupted):
         orbithash.train(data, 8, hooks=Hooks(stopping=lambda: True), **options)
     other = opened(arrays, train=train, validation=held_out[:10])
-    with pytest.raises(InputError, match="begun with other features"):
+    with pytest.raises(InputError, match="started with other features"):
         orbithash.train(other, 8, resume=True, **options)
     assert len(orbithash.train(data, 8, resume=True, **options).history) == 3
+
+
+@pytest.mark.parametrize("many_labels", [False, True])
+def test_validation_rows_of_classes_that_do_not_train_are_refused(many_labels, arrays):
+    features, labels = arrays
+    if many_labels:
+        labels = np.eye(5, dtype=bool)[labels]
+    split = Split(train=np.arange(80), validation=np.arange(80, 100))  # the last class
+    with pytest.raises(InputError, match="none of the 20 validation images shares a label"):
+        orbithash.train(LabelledFeatures(features, labels, split), 8, **QUICK)
 
 
 def test_a_split_without_queries_trains_and_is_scored_one_row_at_a_time(arrays):
@@ -498,7 +508,6 @@ def test_settings_may_be_given_whole_and_changed(arrays):
         ({"weights": "w.safetensors"}, "--weights is for images"),
         ({"device": "cpu"}, "--device is for images"),
         ({"workers": 2}, "--workers is for images"),
-        ({"device": "gpu"}, "cannot run a network on 'gpu' here"),
         ({"init": "nowhere"}, "there is no run nowhere"),
         ({"out": "run", "tensorboard": "run/board"}, "lies inside of --out"),
     ],
@@ -526,6 +535,7 @@ def test_bits_that_no_code_can_have_are_refused(bits, arrays, untyped):
         ({}, "give --backbone to fine-tune a network"),
         ({"backbone": "vgg"}, "there is no backbone 'vgg'"),
         ({"backbone": "googlenet"}, "googlenet needs its weights"),
+        ({"backbone": "small-cnn", "device": "gpu"}, "cannot run a network on 'gpu' here"),
     ],
 )
 def test_arguments_that_do_not_fit_images_are_refused(options, message, tmp_path):

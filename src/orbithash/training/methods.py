@@ -1,4 +1,4 @@
-"""A method and what it needs of the data: its loss or hasher, the rows held out, the batches."""
+"""A method and what it needs from the data: its loss or hasher, the rows held out, the batches."""
 
 import copy
 import inspect
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Int64
+from jaxtyping import Bool, Int64, Shaped
 from sklearn.base import clone
 from torch import nn
 
@@ -134,17 +134,18 @@ def plan_training(
     seed: int,
     classes: Sequence[str] | None = None,
 ) -> TrainingPlan:
-    """Determine everything that follows from the labels, the method and the seed.
+    """Choose the rows that train and those held out, and create the loss and the batch sampler.
 
     Validation rows are those of the split, if it has any, and otherwise a share of the training
     rows, as the settings say.
     """
     check_trainable(labels[split.train], classes)
-    kept, out = np.arange(len(split.train)), np.empty(0, dtype=np.int64)
+    kept, held = np.arange(len(split.train)), np.empty(0, dtype=np.int64)
     if not len(split.validation):
-        kept, out = hold_out(labels[split.train], settings.validation, seed=seed)
+        kept, held = hold_out(labels[split.train], settings.validation, seed=seed)
     train = split.train[kept]
-    held_out = split.validation if len(split.validation) else split.train[out]
+    held_out = split.validation if len(split.validation) else split.train[held]
+    check_validation(labels[held_out], labels[train])
     rows = np.concatenate([train, held_out])
     used = labels[rows]
     if labels.ndim == 1:
@@ -169,7 +170,7 @@ def plan_training(
 def run_identity(
     method: Method, n_bits: int, settings: TrainingSettings, seed: int
 ) -> dict[str, Any]:
-    """Return all that a run depends on besides its data and its start, by name."""
+    """Return all that a run depends on besides its data and initial weights, by name."""
     return asdict(settings) | method.identity() | {"bits": n_bits, "seed": seed}
 
 
@@ -200,6 +201,18 @@ def same_kind(value: Any, default: Any) -> bool:
         return type(value) is type(default)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return is_number and (isinstance(value, int) or not isinstance(default, int))
+
+
+def check_validation(
+    labels: Shaped[np.ndarray, "held_out *classes"], train: Shaped[np.ndarray, "train *classes"]
+) -> None:
+    """Raise if no validation row has a relevant training row: none could be scored."""
+    shared = np.isin(labels, train) if labels.ndim == 1 else labels.any(axis=0) & train.any(axis=0)
+    if len(labels) and not shared.any():
+        raise InputError(
+            f"none of the {len(labels)} validation images shares a label with a training image; "
+            "give validation images of the same classes"
+        )
 
 
 def check_takes_memory(loss: nn.Module, method: str) -> None:

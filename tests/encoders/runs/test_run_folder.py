@@ -1,100 +1,121 @@
 import json
+import logging
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load_file, save_file
 
 import orbithash
+from coloured_images import coloured
+from feature_files import clouds
 from indexed_runs import feature_run, image_run
-from orbithash.encoders import FeatureEncoder
-from orbithash.encoders.runs.estimators import take_apart
-from orbithash.encoders.runs.model_file import read_encoder, write_encoder
+from orbithash.data import Split
+from orbithash.encoders import Epoch, FeatureEncoder, RunRecord, Training, load_run, save_run
+from orbithash.encoders.runs.run_folder import (
+    epoch_logger,
+    is_finished,
+    read_log,
+    read_record,
+    trained_queries,
+    write_split,
+)
 from orbithash.errors import InputError
 from orbithash.hashers import HASHERS
-from orbithash.networks import FeatureHead
 
-VECTORS = np.random.default_rng(0).standard_normal((60, 12)).astype(np.float32)
-LABELS = np.arange(60) % 4
-
-
-@pytest.mark.parametrize("method", HASHERS)
-def test_a_hasher_read_again_gives_the_same_embeddings_to_the_last_bit(method, tmp_path):
-    hasher = HASHERS[method](n_bits=8, random_state=np.random.RandomState(0)).fit(VECTORS, LABELS)
-    again = written_and_read(FeatureEncoder(hasher), tmp_path)
-    np.testing.assert_array_equal(again.network.project(VECTORS), hasher.project(VECTORS))
-    assert again.network.get_params() == hasher.get_params() | {"random_state": None}
-
-
-@pytest.mark.parametrize("hidden", [0, 7])
-def test_a_head_read_again_gives_the_same_embeddings_to_the_last_bit(hidden, tmp_path):
-    torch.manual_seed(0)
-    head = FeatureHead(12, 10, hidden=hidden)
-    head.fit_start(torch.from_numpy(VECTORS))
-    encoder = FeatureEncoder(head)
-    again = written_and_read(encoder, tmp_path)
-    np.testing.assert_array_equal(again.embed(VECTORS), encoder.embed(VECTORS))
-    assert (again.n_bits, again.n_features) == (10, 12)
-
-
-def test_double_precision_gets_the_codes_of_single():
-    encoder = FeatureEncoder(HASHERS["lsh"](n_bits=8, random_state=0).fit(VECTORS))
-    np.testing.assert_array_equal(
-        encoder.encode(VECTORS), encoder.encode(VECTORS.astype(np.float64))
-    )
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [VECTORS[:, :5], VECTORS[0], LABELS, np.full((2, 12), np.nan, dtype=np.float32)],
-    ids=["too narrow", "one vector", "integers", "NaN"],
+HISTORY = tuple(
+    Epoch(number, 1 / (number + 3), 0.1, None, 0.5, score, 0.25)
+    for number, score in enumerate((None, 0.7, 0.6))
 )
-def test_vectors_that_do_not_fit_are_refused(wrong):
-    encoder = FeatureEncoder(HASHERS["lsh"](n_bits=8, random_state=0).fit(VECTORS))
-    with pytest.raises(InputError):
-        encoder.encode(wrong)
+RECORD = RunRecord("triplet", 8, seed=3, settings={"epochs": 3}, options={"margin": 2.5})
 
 
-def test_only_hashers_are_made_from_a_file(tmp_path):
-    file = tmp_path / "model.safetensors"
-    description = {"hasher": {"type": "Popen", "attributes": {"args": "ls"}}}
-    save_file({"a": VECTORS}, file, metadata={"orbithash": json.dumps(description)})
-    with pytest.raises(InputError, match="Popen"):
-        read_encoder(file)
+@pytest.fixture
+def encoder():
+    vectors = clouds()["features"]
+    return FeatureEncoder(HASHERS["lsh"](n_bits=8, random_state=0).fit(vectors))
 
 
-def test_a_damaged_or_foreign_file_is_refused(tmp_path):
-    encoder = FeatureEncoder(HASHERS["lsh"](n_bits=8, random_state=0).fit(VECTORS))
-    file = tmp_path / "model.safetensors"
-    write_encoder(encoder, file)
-    whole = file.read_bytes()
-    for content in (b"", whole[:-10], b"not safetensors"):
-        file.write_bytes(content)
-        with pytest.raises(InputError, match="cannot read an encoder"):
-            read_encoder(file)
-    save_file(load_file_of(whole, tmp_path), file)
-    with pytest.raises(InputError, match="cannot read an encoder"):
-        read_encoder(file)
+def test_a_saved_run_is_loaded_with_its_record_and_history(encoder, tmp_path):
+    encoder.training = Training(RECORD, HISTORY, 1.25)
+    save_run(encoder, tmp_path / "new" / "run")
+    again = load_run(str(tmp_path / "new" / "run"))
+    vectors = clouds()["features"]
+    np.testing.assert_array_equal(again.encode(vectors), encoder.encode(vectors))
+    assert again.training == encoder.training
+    assert again.history == HISTORY
+    assert json.loads((tmp_path / "new/run/scores.json").read_text()) == {
+        "validation_map": 0.7,
+        "best_epoch": 1,
+        "epochs": 3,
+        "seconds": 1.25,
+    }
+    assert read_record(tmp_path / "new/run") == RECORD
+    assert is_finished(tmp_path / "new/run")
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["run"]
+
+
+def test_an_encoder_of_unknown_training_is_saved_without_a_history(encoder, tmp_path):
+    encoder.save(tmp_path / "run")
+    again = load_run(tmp_path / "run")
+    assert again.history == ()
+    assert again.training.record == RunRecord("unknown", 8)
+    assert not (tmp_path / "run" / "log.jsonl").exists()
+
+
+def test_an_existing_folder_is_never_saved_over(encoder, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "thesis.tex").write_text("years of work")
+    with pytest.raises(InputError, match="run exists"):
+        encoder.save(tmp_path / "run")
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="file is not a folder"):
+        encoder.save(tmp_path / "file")
+    with pytest.raises(InputError, match="cannot write"):
+        encoder.save(tmp_path / "file" / "run")
+    (tmp_path / "empty").mkdir()
+    encoder.save(tmp_path / "empty")
+    assert load_run(tmp_path / "empty").n_bits == 8
+    assert {path.name for path in tmp_path.iterdir()} == {"run", "file", "empty"}
+
+
+def test_a_log_holds_the_epochs_of_the_last_run_to_the_last_digit(tmp_path):
+    for epochs in (HISTORY, HISTORY[:2]):
+        write = epoch_logger(tmp_path / "log.jsonl")
+        for epoch in epochs:
+            write(epoch)
+    assert read_log(tmp_path / "log.jsonl") == list(HISTORY[:2])
+    first = json.loads((tmp_path / "log.jsonl").read_text().splitlines()[0])
+    assert first == asdict(HISTORY[0])
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "scores.json"])
+def test_a_run_whose_log_or_scores_are_damaged_has_no_history(encoder, name, tmp_path):
+    encoder.training = Training(RECORD, HISTORY, 1.25)
+    encoder.save(tmp_path / "run")
+    (tmp_path / "run" / name).write_text("{")
+    again = load_run(tmp_path / "run")
+    assert (again.history, again.training.record) == ((), RECORD)
+
+
+def test_a_damaged_record_is_said_to_be_one(encoder, tmp_path):
+    encoder.save(tmp_path / "run")
+    (tmp_path / "run" / "run.json").write_text('{"method": 3')
+    with pytest.raises(InputError, match="is not a run"):
+        load_run(tmp_path / "run")
+
+
+def test_an_unfinished_run_says_how_to_continue_it(tmp_path):
+    (tmp_path / "run.partial").mkdir()
+    with pytest.raises(
+        InputError, match=r"not finished: .* repeat its train command with --resume"
+    ):
+        load_run(tmp_path / "run")
 
 
 def test_a_folder_that_is_not_there_is_said_so(tmp_path):
     with pytest.raises(InputError, match="there is no run"):
         orbithash.load(tmp_path / "nowhere")
-
-
-def test_what_cannot_be_saved_is_named():
-    with pytest.raises(TypeError, match=r"hasher\.rule is a function"):
-        take_apart(lambda: None, "hasher.rule", {})
-
-
-def load_file_of(content, folder):
-    (folder / "other").write_bytes(content)
-    return load_file(folder / "other")
-
-
-def written_and_read(encoder, folder):
-    write_encoder(encoder, folder / "model.safetensors")
-    return read_encoder(folder / "model.safetensors")
 
 
 def test_an_encoder_is_loaded_onto_a_device(tmp_path):
@@ -106,3 +127,34 @@ def test_an_encoder_is_loaded_onto_a_device(tmp_path):
         orbithash.load(images, device="gpu")
     with pytest.raises(InputError, match="features are encoded on cpu; cpu:0 is for images"):
         orbithash.load(features, device="cpu:0")
+
+
+def test_queries_that_trained_a_run_are_found_by_their_location(tmp_path):
+    images = coloured(tmp_path / "images")
+    (tmp_path / "run").mkdir()
+    assert trained_queries(tmp_path / "run", images) == []
+    write_split(images, tmp_path / "run")
+    assert trained_queries(tmp_path / "run", images) == []
+    some = images.split.train[:3]
+    (tmp_path / "link").symlink_to(tmp_path / "images")
+    for root in ("images", "link"):
+        turned = replace(images, root=tmp_path / root, split=Split(images.split.query, some, some))
+        assert trained_queries(tmp_path / "run", turned) == [images.paths[row] for row in some]
+
+
+def test_a_split_without_queries_is_kept(tmp_path):
+    images = coloured(tmp_path / "images")
+    train_only = replace(images, split=Split(images.split.train))
+    write_split(train_only, tmp_path)
+    one = images.split.train[:1]
+    queries = replace(images, split=Split(images.split.query, one, one))
+    assert len(trained_queries(tmp_path, queries)) == 1
+
+
+def test_class_names_that_a_table_cannot_hold_leave_the_split_out(tmp_path, caplog):
+    images = coloured(tmp_path / "images")
+    odd = replace(images, classes=("a;b", *images.classes[1:]))
+    with caplog.at_level(logging.WARNING):
+        write_split(odd, tmp_path)
+    assert "the split is not kept" in caplog.text
+    assert not (tmp_path / "split.csv").exists()

@@ -22,7 +22,7 @@ from orbithash.encoders.encoder import Encoder
 from orbithash.encoders.runs.model_file import read_encoder, write_encoder
 from orbithash.encoders.runs.record import Epoch, RunRecord, Training
 from orbithash.errors import InputError
-from orbithash.files import check_replaceable, partial_folder, whole_folder
+from orbithash.files import output_folder, partial_folder
 
 MODEL, RECORD, LOG, SCORES = "model.safetensors", "run.json", "log.jsonl", "scores.json"
 SPLIT, UNREADABLE, CHECKPOINT = "split.csv", "unreadable.txt", "checkpoint.safetensors"
@@ -31,9 +31,7 @@ CONTENTS = frozenset({MODEL, RECORD, LOG, SCORES, SPLIT, UNREADABLE})
 
 def save_run(encoder: Encoder, folder: str | Path) -> None:
     """Write the encoder with its record and log into a new folder."""
-    folder = Path(folder)
-    check_replaceable(folder, contents=CONTENTS, force=False)
-    with whole_folder(folder, replace=True) as new:
+    with output_folder(Path(folder), contents=CONTENTS, force=False) as new:
         write_run(encoder, new)
         if encoder.history:
             write = epoch_logger(new / LOG)
