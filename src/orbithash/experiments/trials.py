@@ -62,8 +62,8 @@ def run_trial(
         score = encoder.history[-1].validation_map  # the last epoch is always validated
         if score is None:
             raise InputError(
-                "there are no validation rows; give a split that has some, or set `validation` above "
-                "0 and give at least one class of three training rows or more"
+                "there are no validation rows; give a split that has some, or set `validation` "
+                "above 0 and give at least one class of three training rows or more"
             )
         encoders.append(encoder)
         scores.append(score)
