@@ -1,4 +1,4 @@
-"""Whole files and folders or none, and locks: the only place that renames into place."""
+"""Atomic writes of files and folders, and locks: the only place that renames into place."""
 
 import errno
 import fcntl
@@ -131,7 +131,7 @@ def resumable_folder(
         if out.exists():
             shutil.rmtree(out)
         partial.rename(out)
-        # Last, because until the rename the run could not have been resumed without it.
+        # After the rename: a crash before it must still find the checkpoint.
         for name in (checkpoint, LOCK):
             (out / name).unlink(missing_ok=True)
 

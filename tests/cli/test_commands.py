@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 
@@ -58,6 +59,36 @@ def test_an_expected_error_is_one_line_and_its_exit_code(error, code, monkeypatc
 def test_without_a_command_the_help_is_shown(capsys):
     assert run([]) == 2
     assert "demo" in capsys.readouterr().out
+
+
+def test_help_of_train_has_groups_and_an_example(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run(["train", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "Example: orbithash train photos/ --bits 64" in shown
+    titles = [line for line in shown.splitlines() if line.startswith("╭")]
+    groups = ("Arguments", "Options", "Method", "Network", "Training", "Run")
+    assert [title.strip("╭─╮ ") for title in titles] == list(groups)
+
+
+def test_shell_completion_can_be_installed(capsys):
+    assert run(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "--install-completion" in shown
+    assert "--show-completion" in shown
+
+
+def test_commands_and_options_are_completed():
+    environment = os.environ | {"_ORBITHASH_COMPLETE": "complete_bash", "COMP_CWORD": "1"}
+    for words, expected in (("orbithash ser", "serve"), ("orbithash train --bac", "--backbone")):
+        done = subprocess.run(
+            [sys.executable, "-c", "from orbithash.cli import main; main()"],
+            env=environment | {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.stdout.split() == [expected], done.stderr
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["demo", "--help"], ["--version"]])

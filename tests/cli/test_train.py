@@ -30,7 +30,7 @@ def train(features, out, *arguments, bits=16, method="order-aware") -> int:
 
 
 @pytest.mark.parametrize("method", ["order-aware", "itq"])
-def test_train_evaluate_encode_go_the_whole_way(features, tmp_path, capsys, method):
+def test_train_evaluate_and_encode(features, tmp_path, capsys, method):
     out = tmp_path / "run"
     assert train(features, out, method=method) == 0
     assert run(["evaluate", str(out), str(features), "--out", str(tmp_path / "report")]) == 0
@@ -63,7 +63,7 @@ def test_vectors_without_labels_or_split_are_encoded(features, tmp_path):
         assert codes["codes"].shape == (7, 2)
 
 
-def test_a_batch_of_another_size_brings_its_own_rate(features, tmp_path):
+def test_another_batch_size_scales_the_learning_rate(features, tmp_path):
     arguments = ["train", str(features), "--bits", "8", "--epochs", "1", "--batch-size", "125"]
     assert run([*arguments, "--out", str(tmp_path / "run")]) == 0
     settings = json.loads((tmp_path / "run" / "run.json").read_text())["settings"]
@@ -80,7 +80,7 @@ def test_every_method_learns_from_one_label_and_from_several(method, tmp_path):
         assert orbithash.load(tmp_path / f"run{number}").n_bits == 8
 
 
-def test_the_run_says_how_it_was_made(features, tmp_path):
+def test_the_run_records_how_it_was_trained(features, tmp_path):
     assert train(features, tmp_path / "run", "--margin", "3", "--option", "gamma=3") == 0
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     assert (record["method"], record["n_bits"], record["seed"]) == ("order-aware", 16, 0)
@@ -116,11 +116,11 @@ def test_the_papers_preset_trains_a_linear_head(features, tmp_path):
     assert load_file(tmp_path / "r" / "model.safetensors")["hash_layer.weight"].shape == (8, 16)
 
 
-def test_hard_negatives_go_on_from_another_run(features, tmp_path):
+def test_hard_negatives_start_from_another_run(features, tmp_path):
     assert train(features, tmp_path / "plain", method="triplet") == 0
     hard = ("--init", str(tmp_path / "plain"), "--learning-rate", "1e-12")
     assert train(features, tmp_path / "hard", *hard, method="triplet-hard-negative") == 0
-    # At no rate to speak of, its weights are still where they started.
+    # At this learning rate the weights stay where they started.
     plain, hard = (load_file(tmp_path / name / "model.safetensors") for name in ("plain", "hard"))
     for name in ("hidden_layers.0.weight", "hash_layer.weight"):
         np.testing.assert_allclose(hard[name], plain[name], atol=1e-8)
@@ -142,7 +142,7 @@ def with_a_class_of_one_image():
     return arrays | {"classes": np.array(["ant", "bee", "cat", "dog", "emu", "fox"])}
 
 
-def of_one_class():
+def with_one_class():
     return clouds() | {"labels": np.zeros(100, dtype=int)}
 
 
@@ -153,14 +153,14 @@ def of_one_class():
         (without("labels"), {}, "has no array 'labels'"),
         (without("train"), {"method": "itq"}, "has no array 'train'"),
         (with_a_class_of_one_image(), {}, "have one training image, the first is 'fox'"),
-        (of_one_class(), {}, "at least two classes"),
+        (with_one_class(), {}, "at least two classes"),
         (clouds(), {"method": "itq", "bits": 32}, "n_bits=32, one per principal component"),
         (clouds(), {"method": "oder-aware"}, "there is no method 'oder-aware'"),
         (clouds() | {"train": np.array([1])}, {"method": "lsh"}, "lsh cannot be fitted"),
         (clouds(), {"bits": 3}, "got 3 bits; codes have 4 to 1024"),
     ],
 )
-def test_input_that_cannot_be_used_gives_one_line_and_exit_code_2(
+def test_unusable_input_gives_one_line_and_exit_code_2(
     tmp_path, capsys, arrays, arguments, message
 ):
     np.savez(tmp_path / "wrong.npz", **arrays)
@@ -202,7 +202,9 @@ def test_a_run_is_kept_unless_forced(features, tmp_path, capsys):
     assert json.loads((tmp_path / "run" / "run.json").read_text())["seed"] == 1
 
 
-def test_what_is_no_run_or_does_not_fit_it_is_refused(features, tmp_path, capsys):
+def test_a_folder_without_a_run_and_features_of_another_size_are_rejected(
+    features, tmp_path, capsys
+):
     (tmp_path / "empty").mkdir()
     for command in ("evaluate", "encode"):
         out = str(tmp_path / "out.npz")
@@ -235,14 +237,14 @@ def test_importing_the_package_does_not_load_torch():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_resuming_does_not_take_any_folder_for_a_finished_run(features, tmp_path, capsys):
+def test_resuming_takes_no_other_folder_for_a_finished_run(features, tmp_path, capsys):
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "a.jpg").touch()
     assert train(features, tmp_path / "photos", "--resume") == 2
     assert_one_line(capsys, "exists; add --force")
 
 
-def test_a_hasher_is_stopped_by_signals_as_any_program(features, tmp_path, monkeypatch):
+def test_signals_stop_a_hasher_at_once(features, tmp_path, monkeypatch):
     def now():
         return [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
 

@@ -32,7 +32,7 @@ def trained(tmp_path_factory):
     return images, table, folder
 
 
-def test_train_evaluate_encode_go_the_whole_way_on_images(trained, tmp_path, capsys):
+def test_train_evaluate_and_encode_images(trained, tmp_path, capsys):
     images, table, folder = trained
     report, codes_file = tmp_path / "report", tmp_path / "codes.npz"
     assert run(["evaluate", str(folder / "run"), str(table), "--out", str(report)]) == 0
@@ -56,7 +56,7 @@ def test_train_evaluate_encode_go_the_whole_way_on_images(trained, tmp_path, cap
         np.testing.assert_array_equal(codes["codes"][:5], expected)
 
 
-def test_a_run_on_images_says_how_it_was_made_and_what_could_not_be_read(trained):
+def test_a_run_on_images_records_its_training_and_unreadable_images(trained):
     images, _, folder = trained
     record = json.loads((folder / "run" / "run.json").read_text())
     assert (record["backbone"], record["weights"]) == ("small-cnn", None)
@@ -68,7 +68,7 @@ def test_a_run_on_images_says_how_it_was_made_and_what_could_not_be_read(trained
     assert len(record["data_digest"]) == 64
 
 
-def test_queries_that_trained_the_run_are_warned_of(trained, tmp_path, capsys):
+def test_queries_that_were_training_images_are_reported(trained, tmp_path, capsys):
     images, table, folder = trained
     kept = image_table(folder / "run" / "split.csv")
     np.testing.assert_array_equal(kept.split.train, images.split.train)
@@ -95,7 +95,7 @@ def test_any_folder_of_images_is_encoded(trained, tmp_path):
         assert codes["paths"].tolist() == ["0.png", "9.png"]
 
 
-def test_another_run_is_gone_on_from_with_its_own_network(trained, tmp_path, capsys):
+def test_another_run_can_be_continued_with_its_network(trained, tmp_path, capsys):
     _, table, folder = trained
     further = ("--bits", "12", "--epochs", "1", "--workers", "0", "--init", str(folder / "run"))
     assert run(["train", str(table), *further, "--out", str(tmp_path / "run")]) == 0
@@ -111,7 +111,7 @@ def test_another_run_is_gone_on_from_with_its_own_network(trained, tmp_path, cap
         assert message in capsys.readouterr().err
 
 
-def test_a_head_trained_on_features_goes_on_with_the_network(trained, tmp_path, capsys):
+def test_a_head_trained_on_features_starts_fine_tuning(trained, tmp_path, capsys):
     features = write_clouds(tmp_path / "features.npz", d=128)
     brief = ("--bits", "8", "--epochs", "1")
     head = ("--hidden", "16", "--out", str(tmp_path / "head"))
@@ -127,7 +127,9 @@ def test_a_head_trained_on_features_goes_on_with_the_network(trained, tmp_path, 
     assert "has hidden=16, but here it is 8" in capsys.readouterr().err
 
 
-def test_a_head_goes_on_only_with_the_network_that_made_its_features(trained, tmp_path, capsys):
+def test_a_head_starts_fine_tuning_only_of_the_network_that_made_its_features(
+    trained, tmp_path, capsys
+):
     with seeded(0):
         ours = weights_digest(load_photo_backbone("small-cnn", None, to_train=True))
     brief = ("--bits", "8", "--epochs", "1")
@@ -157,7 +159,7 @@ def test_a_head_goes_on_only_with_the_network_that_made_its_features(trained, tm
         (["--backbone", "small-cnn", "--tensorboard", __file__], "give --tensorboard another"),
     ],
 )
-def test_what_cannot_be_trained_gives_one_line_and_leaves_nothing(
+def test_unusable_arguments_give_one_line_and_leave_nothing(
     trained, tmp_path, capsys, arguments, message
 ):
     out = tmp_path / "run"
@@ -188,7 +190,7 @@ def test_a_source_without_any_readable_image_ends_the_command_with_one_line(tmp_
 
 
 @pytest.mark.parametrize("command", ["encode", "evaluate", "index"])
-def test_an_encoder_runs_on_the_device_that_is_asked_for(trained, tmp_path, capsys, command):
+def test_an_encoder_runs_on_the_given_device(trained, tmp_path, capsys, command):
     out = tmp_path / ("codes.npz" if command == "encode" else "out")
     arguments = [command, str(trained[2] / "run"), str(trained[1]), "--out", str(out)]
     assert run([*arguments, "--device", "gpu"]) == 2
@@ -199,7 +201,7 @@ def test_an_encoder_runs_on_the_device_that_is_asked_for(trained, tmp_path, caps
     assert run([*arguments, "--device", "cpu"]) == 0
 
 
-def test_encoders_and_sources_that_do_not_fit_are_told_apart(trained, tmp_path, capsys):
+def test_an_encoder_of_images_rejects_features(trained, tmp_path, capsys):
     folder = trained[2]
     np.savez(tmp_path / "f.npz", features=np.zeros((3, 4), np.float32))
     out = ["--out", str(tmp_path / "codes.npz")]

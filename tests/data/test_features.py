@@ -43,9 +43,9 @@ def test_a_file_written_by_numpy_is_read(file):
 def test_a_file_for_training_alone_needs_no_queries_and_is_written_without(file):
     np.savez(file, **arrays(query=None, database=None))
     data = read_features(file)
-    assert not data.split.is_scored
+    assert not data.split.has_queries
     write_features(data, file)
-    assert not read_features(file).split.is_scored
+    assert not read_features(file).split.has_queries
     with np.load(file) as archive:
         assert set(archive) == {"features", "labels", "train"}
 

@@ -63,7 +63,7 @@ def test_a_dataset_is_a_source_of_images_that_all_train():
     assert (len(data), str(data), data.classes) == (3, "Pairs", ("0", "1"))
     assert data.labels.tolist() == [1, 0, 1]
     assert data.split.train.tolist() == [0, 1, 2]
-    assert not data.split.is_scored
+    assert not data.split.has_queries
     assert data.image(2).size == (10, 8)
     assert data.paths[2] == "item 2"
 

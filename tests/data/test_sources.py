@@ -35,7 +35,7 @@ def test_arrays_lists_and_tensors_are_features_that_all_train(as_given):
     np.testing.assert_array_equal(data.features, features)
     assert data.labels.tolist() == [0, 0, 7, 7]
     assert data.split.train.tolist() == [0, 1, 2, 3]
-    assert not data.split.is_scored
+    assert not data.split.has_queries
 
 
 def test_whole_numbers_are_features_too():

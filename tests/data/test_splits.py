@@ -24,9 +24,9 @@ def test_validation_images_may_neither_train_nor_ask(part):
 
 def test_a_split_for_training_alone_has_neither_queries_nor_a_database():
     split = Split(train=rows(0, 1))
-    assert not split.is_scored
+    assert not split.has_queries
     assert len(split.query) == len(split.database) == len(split.validation) == 0
-    assert Split(train=rows(0), query=rows(1), database=rows(0)).is_scored
+    assert Split(train=rows(0), query=rows(1), database=rows(0)).has_queries
 
 
 def test_queries_without_a_database_are_refused():

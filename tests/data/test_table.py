@@ -76,7 +76,7 @@ def test_an_invalid_table_is_refused_with_the_reason(text, message, tmp_path):
 def test_a_table_for_training_alone_needs_no_queries(tmp_path):
     pets = image_table(table(tmp_path, "path,labels,split\na.jpg,x,train\nb.jpg,y,train\n"))
     assert pets.split.train.tolist() == [0, 1]
-    assert not pets.split.is_scored
+    assert not pets.split.has_queries
 
 
 def test_a_table_in_another_encoding_is_refused(tmp_path):

@@ -117,7 +117,7 @@ def test_more_bits_than_principal_components_are_refused(name):
 
 @pytest.mark.parametrize("name", ["pca", "sh", "itq"])
 def test_constant_features_are_refused(name):
-    with pytest.raises(InputError, match="all rows are equal"):
+    with pytest.raises(InputError, match="all rows are identical"):
         HASHERS[name](n_bits=4).fit(np.outer(np.arange(1, 9), np.ones(6)))
 
 

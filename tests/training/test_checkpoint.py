@@ -101,9 +101,9 @@ def test_a_loss_with_a_state_of_its_own_goes_on_with_it(tmp_path):
 def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     checkpoints = Checkpoints(tmp_path / "c")
     with pytest.raises(Interrupted):
-        Run().go(checkpoints.of({"seed": 1, "bits": 8}), stop_at=2)
-    with pytest.raises(InputError, match="was begun with other seed; continue with the same"):
-        Run().go(checkpoints.of({"seed": 2, "bits": 8}))
+        Run().go(checkpoints.for_run({"seed": 1, "bits": 8}), stop_at=2)
+    with pytest.raises(InputError, match="was started with other seed; use the same"):
+        Run().go(checkpoints.for_run({"seed": 2, "bits": 8}))
 
 
 def test_a_damaged_checkpoint_is_said_to_be_one(tmp_path):

@@ -129,7 +129,7 @@ def group(tmp_path):
 
 def test_parameters_without_a_gradient_are_left_as_they_are(group):
     network, processes = WithUnused(), Processes(0, 2)
-    processes.leave_unused(network, torch.zeros(1, 4))
+    processes.freeze_unused(network, torch.zeros(1, 4))
     assert [weight.requires_grad for weight in network.parameters()] == [False, True, True]
     assert all(weight.grad is None for weight in network.parameters())
     parallel = processes.parallel(network)
@@ -139,5 +139,5 @@ def test_parameters_without_a_gradient_are_left_as_they_are(group):
 
 def test_one_process_alone_leaves_parameters_without_a_gradient_to_train():
     network = WithUnused()
-    Processes().leave_unused(network, torch.zeros(1, 4))
+    Processes().freeze_unused(network, torch.zeros(1, 4))
     assert all(weight.requires_grad for weight in network.parameters())

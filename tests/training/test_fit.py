@@ -298,7 +298,7 @@ def test_an_interrupted_run_resumes_to_the_weights_of_an_uninterrupted_one(kind,
         orbithash.load(tmp_path / "run")
     with pytest.raises(InputError, match="add --resume"):
         orbithash.train(source, 8, **options)
-    with pytest.raises(InputError, match="begun with other bits"):
+    with pytest.raises(InputError, match="started with other bits"):
         orbithash.train(source, 16, resume=True, **options)
     epochs = []
     resumed = orbithash.train(
@@ -421,7 +421,7 @@ def test_other_validation_rows_make_another_run(arrays, tmp_path):
     with pytest.raises(Interrupted):
         orbithash.train(data, 8, hooks=Hooks(stopping=lambda: True), **options)
     other = opened(arrays, train=train, validation=held_out[:10])
-    with pytest.raises(InputError, match="begun with other features"):
+    with pytest.raises(InputError, match="started with other features"):
         orbithash.train(other, 8, resume=True, **options)
     assert len(orbithash.train(data, 8, resume=True, **options).history) == 3
 

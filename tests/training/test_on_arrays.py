@@ -94,8 +94,10 @@ def test_torchs_own_generator_is_left_alone():
 
 def test_the_rate_follows_the_size_of_the_batch():
     paper, default = PRESETS["paper"], PRESETS["default"]
-    assert paper.for_batches_of(50).learning_rate == pytest.approx(paper.learning_rate / 2)
-    assert default.for_batches_of(125).learning_rate == pytest.approx(default.learning_rate / 2)
+    assert paper.scaled_to_batch_size(50).learning_rate == pytest.approx(paper.learning_rate / 2)
+    assert default.scaled_to_batch_size(125).learning_rate == pytest.approx(
+        default.learning_rate / 2
+    )
 
 
 def test_views_of_training_images_are_learned_from_and_others_are_not():

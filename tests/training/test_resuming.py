@@ -100,9 +100,9 @@ def test_an_unfinished_run_is_neither_replaced_nor_mixed_up(sources, tmp_path, c
         return capsys.readouterr().err
 
     assert "add --resume to continue it, or --force to start again" in refusal()
-    assert "was begun with other gamma; continue with the same" in refusal("--resume")
+    assert "was started with other gamma; use the same" in refusal("--resume")
     changed = ("--resume", "--option", "gamma=3", "--seed", "5", "--margin", "3")
-    assert "was begun with other margin and seed" in refusal(*changed)
+    assert "was started with other margin and seed" in refusal(*changed)
     assert checkpoint.exists()
     assert run([*begun, "--force", "--seed", "5"]) == 0
     assert json.loads((out / "run.json").read_text())["seed"] == 5

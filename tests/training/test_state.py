@@ -29,7 +29,7 @@ def test_patience_ends_after_so_many_scores_that_are_no_better():
     ended = []
     for score in (0.1, 0.3, 0.3, 0.2):
         best.offer(score)
-        ended.append(best.exhausted())
+        ended.append(best.out_of_patience())
     assert ended == [False, False, False, True]
 
 
@@ -39,7 +39,7 @@ def test_without_scores_the_network_stays_as_it_is():
     nn.init.constant_(network.weight, 7.0)
     best.restore()
     assert torch.equal(network.weight, torch.tensor([[7.0]]))
-    assert not best.exhausted()
+    assert not best.out_of_patience()
 
 
 class Loss(nn.Module):

@@ -1,4 +1,4 @@
-"""The `orbithash` command: one file per verb, each a thin call into the library.
+"""The `orbithash` command: one file per subcommand, each a thin call into the library.
 
 Exit codes: 0 done, 2 wrong usage or input (one line on stderr), 1 anything else, such as a full
 disk or an unavailable server.
@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-import orbithash.kernels  # noqa: F401 — sets how threads wait, before torch is loaded
+import orbithash.kernels  # noqa: F401 — sets OMP_WAIT_POLICY before torch is loaded
 from orbithash import __version__
 from orbithash.cli.demo import demo_command
 from orbithash.cli.encode import encode_command
@@ -74,7 +74,7 @@ def main(arguments: list[str] | None = None) -> None:
         code = app(arguments, prog_name="orbithash", standalone_mode=False) or 0
     except Exception as error:
         sys.exit(report(error))
-    except (KeyboardInterrupt, typer.Abort):
+    except KeyboardInterrupt:
         code = INTERRUPTED
     if code == INTERRUPTED:
         print("orbithash: interrupted", file=sys.stderr)
@@ -82,7 +82,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command and return its exit code."""
+    """Run one command and return its exit code, for programs that must not exit."""
     try:
         main(arguments)
     except SystemExit as end:

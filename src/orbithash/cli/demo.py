@@ -1,4 +1,4 @@
-"""`orbithash demo`: the whole way on images that come with the install."""
+"""`orbithash demo`: from training to a report, on images that come with the install."""
 
 import shutil
 import sys
@@ -26,7 +26,7 @@ def demo_command(
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("demo-report"),
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier report.")] = False,
     seed: Annotated[
-        int, typer.Option(min=0, max=2**32 - 10, help="Decides the split and every start.")
+        int, typer.Option(min=0, max=2**32 - 10, help="Determines the split and the weights.")
     ] = 0,
 ) -> None:
     """Train, encode, store, search and score on handwritten digits; takes about a minute.
@@ -44,14 +44,14 @@ def demo_command(
     for line in comparison.skipped:
         console.print(f"Left out: {line}")
     console.print(
-        "Expected MAP ± spread over runs, and beside it the lowest and highest MAP\n"
-        "that the order of equally distant images can give. The report explains both.\n",
+        "Expected MAP ± standard deviation over runs, and the lowest and highest MAP\n"
+        "over all orders of images at equal distance. The report explains both.\n",
         style="dim",
     )
     # Plain print: a long path stays whole and can be copied.
     console.print("Open the report in a browser:", style="bold")
     print(f"  {out.absolute() / 'report.html'}")
-    console.print("Next, see every method, backbone, dataset and engine there is:", style="bold")
+    console.print("Next, list all methods, backbones, datasets and engines:", style="bold")
     on_path = shutil.which("orbithash") is not None
     print(
         "  orbithash list" if on_path else f"  {Path(sys.executable).with_name('orbithash')} list"
@@ -60,7 +60,7 @@ def demo_command(
 
 @contextmanager
 def progress_bars(console: Console) -> Iterator["Report"]:
-    """One bar per stage, each made when its stage begins."""
+    """Show one bar per stage, from the start of the stage."""
     columns = (
         TextColumn("{task.description:<26}"),
         BarColumn(),
@@ -79,7 +79,7 @@ def progress_bars(console: Console) -> Iterator["Report"]:
 
 
 def as_table(comparison: "Comparison") -> Table:
-    """Methods as rows, code lengths as columns, the best of each in bold."""
+    """Return methods as rows and code lengths as columns, with the best of each in bold."""
     table = Table(title="MAP on handwritten digits", title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("method", no_wrap=True)
     for n_bits in comparison.code_lengths():

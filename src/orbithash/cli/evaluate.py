@@ -51,7 +51,7 @@ def evaluate_command(
         method = read_record(run).method
         encoder = load(run, device=device)
         data = open_source(source)
-        if not data.split.is_scored:
+        if not data.split.has_queries:
             raise InputError(
                 f"{source} has no queries; add the arrays query and database, or give a source "
                 "with a split"

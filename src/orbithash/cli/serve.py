@@ -19,13 +19,13 @@ def serve_command(
         str, typer.Argument(help="Folder that `index` wrote, or milvus:http://HOST:19530/NAME.")
     ],
     host: Annotated[
-        str, typer.Option(help="Address to listen on; others than this machine's need a key.")
+        str, typer.Option(help="Address to listen on; any other than loopback needs a key.")
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any that is free.")
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 chooses a free one.")
     ] = 8000,
     public: Annotated[
-        bool, typer.Option("--public", help="Let everyone who reaches the server search it.")
+        bool, typer.Option("--public", help="Let everyone who can reach the server search it.")
     ] = False,
     images: Annotated[
         Path | None,
@@ -33,33 +33,36 @@ def serve_command(
     ] = None,
     uploads: Annotated[
         Path | None,
-        typer.Option(help="Keep images that are added through the API in this folder."),
+        typer.Option(help="Store images that are added through the API in this folder."),
     ] = None,
     engine: Annotated[
-        str, typer.Option(help="What searches the codes of a folder; see: orbithash list.")
+        str, typer.Option(help="Search engine for an index in a folder; see: orbithash list.")
     ] = "exact",
     behind_proxy: Annotated[
         bool,
-        typer.Option("--behind-proxy", help="A proxy on this machine says who the client is."),
+        typer.Option(
+            "--behind-proxy", help="Trust the client address that a proxy on this machine sends."
+        ),
     ] = False,
     rate: Annotated[
-        float, typer.Option(min=0, help="Requests per second of one client; 0: no limit.")
+        float, typer.Option(min=0, help="Requests per second of one client; 0 means no limit.")
     ] = 100.0,
     concurrency: Annotated[
-        int, typer.Option(min=1, help="Requests at once; more are told to try again.")
+        int, typer.Option(min=1, help="Concurrent requests; others get status 503.")
     ] = 64,
-    max_upload: Annotated[
-        int, typer.Option(min=1, metavar="MIB", help="Largest request that is taken.")
-    ] = 16,
+    max_upload: Annotated[int, typer.Option(min=1, metavar="MIB", help="Largest request.")] = 16,
     max_pixels: Annotated[
-        int, typer.Option(min=1, metavar="MILLIONS", help="Largest image that is decoded.")
+        int,
+        typer.Option(
+            min=1, metavar="MILLIONS", help="Largest image that is decoded, in millions of pixels."
+        ),
     ] = 50,
 ) -> None:
     """Serve an index: an HTTP API, and a page to search it by image.
 
     The keys come from the environment: ORBITHASH_KEY may search, add and remove items,
-    ORBITHASH_READ_KEY may search. Without any, only this machine is served, and nobody can change
-    the index. Ctrl-C ends the server when everything that it accepted is answered.
+    ORBITHASH_READ_KEY may search. Without keys, only this machine is served, and the index is
+    read-only. Ctrl-C stops the server after the requests in progress.
     """
     for package in NEEDED:
         if importlib.util.find_spec(package) is None:
@@ -88,9 +91,9 @@ def serve_command(
     opened = open_index(index, engine=engine)
     console = Console(highlight=False)
 
-    def tell(address: str) -> None:
+    def print_address(address: str) -> None:
         console.print(f"{len(opened)} codes of {opened.n_bits} bits, served at", style="bold")
         print(f"  {address}", flush=True)
-        console.print("Ctrl-C ends it.")
+        console.print("Press Ctrl-C to stop it.")
 
-    run_server(opened, settings, ready=tell)
+    run_server(opened, settings, ready=print_address)

@@ -27,7 +27,7 @@ def train_command(
     backbone: Annotated[
         str | None,
         typer.Option(
-            help="Network to fine-tune on images; see: orbithash list. Default: that of --init."
+            help="Network to fine-tune on images; see: orbithash list. Default: as in --init."
         ),
     ] = None,
     method: Annotated[
@@ -36,7 +36,9 @@ def train_command(
     resume: Annotated[bool, typer.Option("--resume", help="Continue a stopped run.")] = False,
     margin: Annotated[
         float | None,
-        typer.Option(help="How many bits farther negatives should be.", rich_help_panel=METHOD),
+        typer.Option(
+            help="Bits by which negatives should be farther than positives.", rich_help_panel=METHOD
+        ),
     ] = None,
     option: Annotated[
         list[str] | None,
@@ -48,7 +50,8 @@ def train_command(
     memory: Annotated[
         int | None,
         typer.Option(
-            help="Recent embeddings that lengthen the ranking lists.", rich_help_panel=METHOD
+            help="Size of the memory bank of recent embeddings that lengthens the ranking lists.",
+            rich_help_panel=METHOD,
         ),
     ] = None,
     weights: Annotated[
@@ -101,7 +104,7 @@ def train_command(
     validation: Annotated[
         float | None,
         typer.Option(
-            help="Share of the training images held out to choose the epoch; 0 keeps the last.",
+            help="Share of the training images held out to select the epoch; 0 keeps the last.",
             rich_help_panel=TRAINING,
         ),
     ] = None,
@@ -115,9 +118,7 @@ def train_command(
             rich_help_panel=TRAINING,
         ),
     ] = None,
-    seed: Annotated[
-        int, typer.Option(min=0, help="Determines everything random.", rich_help_panel=TRAINING)
-    ] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.", rich_help_panel=TRAINING)] = 0,
     device: Annotated[
         str | None,
         typer.Option(
@@ -149,8 +150,8 @@ def train_command(
 
     Example: orbithash train photos/ --bits 64 --backbone efficientnet-lite0 --out runs/photos
 
-    Queries are never used. On images, training images held out choose the best epoch; on features
-    the last epoch is kept unless --validation holds some out. A stopped run continues with the same
+    Queries are never used. On images, the best epoch on held-out training images is kept; on
+    features the last one, unless --validation holds some out. A stopped run continues with the same
     command and --resume.
     """
     from orbithash.encoders.runs.run_folder import is_finished  # --help must not wait for torch
@@ -239,7 +240,7 @@ def method_options(pairs: list[str], margin: float | None = None) -> dict[str, A
 
 
 def is_other_process() -> bool:
-    """Whether torchrun started this process, and another one prints."""
+    """Whether this is a torchrun process other than rank 0."""
     import os
 
     return os.environ.get("RANK", "0") != "0"

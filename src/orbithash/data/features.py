@@ -122,7 +122,7 @@ def write_features(data: LabelledFeatures, file: Path) -> None:
         "labels": data.labels,
         "train": data.split.train,
     }
-    if data.split.is_scored:
+    if data.split.has_queries:
         arrays |= {"query": data.split.query, "database": data.split.database}
     if data.paths is not None:
         arrays["paths"] = np.array(data.paths)

@@ -94,7 +94,8 @@ class ClassBalancedBatches:
         if not 2 <= self.classes_per_batch <= n_classes or self.images_per_class < 2:
             raise InputError(
                 f"{self.classes_per_batch} classes × {self.images_per_class} images per batch from "
-                f"{n_classes} classes; a triplet needs at least 2 × 2 and classes that exist"
+                f"{n_classes} classes; there must be at least "
+                "2 classes × 2 images, and no more classes than the data have"
             )
 
     @property

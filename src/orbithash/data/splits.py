@@ -37,8 +37,7 @@ class Split:
         if (len(self.query) == 0) != (len(self.database) == 0):
             empty = "database" if len(self.query) else "query"
             raise InputError(
-                f"the split has no {empty} images; give at least one row number, or neither "
-                "queries nor a database where nothing is scored"
+                f"the split has no {empty} images; give both queries and a database, or neither"
             )
         for name in ("train", "query", "database", "validation"):
             rows = getattr(self, name)
@@ -49,12 +48,12 @@ class Split:
             if shared:
                 raise InputError(
                     f"{shared} validation images are {name} images too; "
-                    "settings must be chosen on images that neither train nor are queries"
+                    "choose settings on images outside of the training set and the queries"
                 )
 
     @property
-    def is_scored(self) -> bool:
-        """Whether there are queries, and a database to search."""
+    def has_queries(self) -> bool:
+        """Whether there are queries, and a database to search with them."""
         return len(self.query) > 0
 
     def check(self, n_images: int) -> None:
@@ -74,18 +73,22 @@ def default_split(
     *,
     seed: int = 0,
 ) -> Split:
-    """Split images that have no split: about a fifth are queries, all others train.
+    """Make a default split: about 20 % queries, all other images for training and the database.
 
-    The images that train are also the database. The path of an image and the seed give it a number
-    in [0, 1). In each class
+    The path of an image and the seed are hashed to a number in [0, 1). In each class
 
     - images with a number below 0.2 are queries;
-    - if there is none, the image with the lowest number is a query;
-    - two images or more must train, so a larger number of queries is cut to those with the lowest
-      numbers, and a class of one or two images has no query.
+    - if there are none, the image with the lowest number is a query;
+    - at least two images stay in training: surplus queries with the highest numbers go back, and a
+      class of one or two images has no query.
 
-    An image that is added or removed later therefore moves no other one between training and
-    queries, except by the last two rules. If images have several labels, all form one class.
+    Adding or removing images therefore does not move the others between training and queries,
+    except by the last two rules. Multi-label images are treated as one class.
+
+    Here class 0 has six images, two of them with a number below 0.2, and class 1 has two:
+
+    >>> default_split(np.array([0, 0, 0, 0, 0, 0, 1, 1]), list("abcdefgh")).query
+    array([0, 3])
     """
     numbers = hash_paths(paths, seed=seed)
     is_query = np.zeros(len(labels), dtype=bool)
@@ -109,20 +112,22 @@ def hold_out(
     *,
     seed: int,
 ) -> tuple[Int64[np.ndarray, " train"], Int64[np.ndarray, " held_out"]]:
-    """Return the positions that train and the positions that are held out, both sorted.
+    """Return positions in `labels`: those left for training and those held out, both sorted.
 
-    The same share of every class is held out at random: at least one image, unless fewer than two
-    would train. Images of several labels are drawn without stratification.
+    The same share of every class is held out at random: at least one image, unless that leaves
+    fewer than two for training. Multi-label images are drawn without stratification.
 
     >>> hold_out(np.array([0, 0, 0, 1, 1]), 0.2, seed=0)
     (array([0, 1, 3, 4]), array([2]))
     """
+    if share == 0:
+        return np.arange(len(labels)), no_rows()
     rng = np.random.default_rng(seed)
-    held_out = np.zeros(len(labels), dtype=bool)
-    for rows in rows_by_class(labels) if share else []:
+    is_held_out = np.zeros(len(labels), dtype=bool)
+    for rows in rows_by_class(labels):
         n_drawn = n_held_out(round(share * len(rows)), n_images=len(rows))
-        held_out[rng.permutation(rows)[:n_drawn]] = True
-    return np.flatnonzero(~held_out), np.flatnonzero(held_out)
+        is_held_out[rng.permutation(rows)[:n_drawn]] = True
+    return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
 
 
 def stratified_parts(
@@ -155,9 +160,9 @@ def check_trainable(
 ) -> None:
     """Raise unless the images can form triplets: related and unrelated ones.
 
-    With one label per image, there must be two classes, and two images of each. With several, some
-    two images must share a label and some two must not. `names` are the classes' names, for the
-    error message.
+    With one label per image, there must be at least two classes with at least two images each. With
+    several labels, at least one pair of images must share a label, and at least one must not.
+    `names` are the classes' names, for the error message.
     """
     if labels.ndim == 1:
         classes, sizes = np.unique(labels, return_counts=True)
@@ -180,16 +185,16 @@ def check_trainable(
         return
     if labels.sum(axis=0).max(initial=0) < 2:
         raise InputError("no two training images share a label; training needs some that do")
-    sets = group_by_labels(labels.astype(np.int64)).labels
-    # Row by row, because the first row nearly always decides.
-    if all(related(row[None], sets).all() for row in sets):
+    distinct_labels = group_by_labels(labels.astype(np.int64)).labels
+    # Row by row: the first row is usually unrelated to some other, and all() stops there.
+    if all(related(row[None], distinct_labels).all() for row in distinct_labels):
         raise InputError("all training images share a label; training needs some that do not")
 
 
 def rows_by_class(
     labels: Int[np.ndarray, " n"] | Int[np.ndarray, "n classes"] | Bool[np.ndarray, "n classes"],
 ) -> list[Int64[np.ndarray, " rows"]]:
-    """Return the row numbers of each class, sorted; labels of shape (n, classes) are one class.
+    """Return the row numbers of each class, sorted; multi-hot labels count as one class.
 
     >>> rows_by_class(np.array([7, 3, 7]))
     [array([1]), array([0, 2])]
@@ -200,7 +205,9 @@ def rows_by_class(
 
 
 def n_held_out(requested: int, *, n_images: int) -> int:
-    """Return how many images of a class to take out of training: at least one, if enough are left.
+    """Return how many images of a class to take out of training.
+
+    At least one, but `MIN_TRAIN_PER_CLASS` images always stay in training.
 
     >>> [n_held_out(0, n_images=n) for n in (1, 2, 3)]
     [0, 0, 1]

@@ -1,4 +1,4 @@
-"""Images or features in, codes out, however trained."""
+"""Encoders: images or features in, codes out."""
 
 from orbithash.encoders.encoder import Data, Encoded, Encoder, Progress, no_progress
 from orbithash.encoders.encoding import encode_source

@@ -1,4 +1,4 @@
-"""The encoder protocol: images or features in, codes out, however it was trained."""
+"""The encoder protocol: images or features in, codes out."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -43,7 +43,7 @@ def encode_split(
     from orbithash.encoders import encode_source
 
     split = data.split
-    rows = np.union1d(split.query, split.database) if split.is_scored else np.arange(len(data))
+    rows = np.union1d(split.query, split.database) if split.has_queries else np.arange(len(data))
     return encode_source(encoder, data, rows=rows, progress=progress)
 
 
@@ -56,7 +56,7 @@ def evaluate_rows(
     """Score the codes of rows: every query of the split against its whole database."""
     codes, labels, split = encoded.codes, data.labels[encoded.rows], data.split
     n_bits = encoded.embeddings.shape[1]
-    if not split.is_scored:
+    if not split.has_queries:
         return evaluate_codes(
             codes,
             codes,

@@ -1,4 +1,4 @@
-"""Gaussian kernel features relative to anchors, random training rows; used by KSH and SDH."""
+"""Gaussian kernel between features and anchors, which are random training rows (KSH, SDH)."""
 
 from dataclasses import dataclass
 
@@ -9,10 +9,10 @@ from sklearn.metrics.pairwise import euclidean_distances
 
 @dataclass(frozen=True)
 class AnchorKernel:
-    """exp(−d² / (2 width²)) of the distance d to each anchor.
+    """Kernel features exp(−d² / (2 width²)), where d is the distance to each anchor.
 
-    Always in double precision: similarities to hundreds of anchors are nearly collinear, and
-    systems in single precision are too ill-conditioned to solve for their weights.
+    Always in double precision: similarities to hundreds of anchors are nearly collinear, so the
+    linear systems for their weights are too ill-conditioned for single precision.
     """
 
     anchors: Float64[np.ndarray, "anchors features"]
@@ -27,10 +27,11 @@ class AnchorKernel:
         return similarities
 
 
-def draw_anchors(
+def fit_anchor_kernel(
     X: Float[np.ndarray, "n features"], n_anchors: int, rng: np.random.RandomState
 ) -> AnchorKernel:
-    """Draw random rows as anchors; the squared width is their mean squared distance."""
+    """Draw random rows as anchors; the kernel's squared width is their mean squared distance."""
     anchors = X[rng.permutation(len(X))[:n_anchors]].astype(np.float64)
-    mean = float(euclidean_distances(anchors, squared=True).mean())
-    return AnchorKernel(anchors, max(mean, float(np.finfo(np.float64).tiny)))
+    mean_squared_distance = float(euclidean_distances(anchors, squared=True).mean())
+    # Above 0 even if all anchors are equal, because the kernel divides by it.
+    return AnchorKernel(anchors, max(mean_squared_distance, float(np.finfo(np.float64).tiny)))

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from orbithash.errors import InputError
 
-FLOATS = [np.float64, np.float32]  # kept; other types are converted to the first
+FLOATS = [np.float64, np.float32]  # types that are kept; others are converted to float64
 
 
 class Hasher(ABC, TransformerMixin, BaseEstimator):
@@ -41,13 +41,15 @@ class Hasher(ABC, TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> Bool[np.ndarray, "n bits"]:
         return self.project(X) > 0.5
 
-    def _training_features(self, X: Any) -> Float[np.ndarray, "n features"]:
+    def _check_and_normalize_training(self, X: Any) -> Float[np.ndarray, "n features"]:
+        """Validate `n_bits` and the features of `fit`; scale rows to unit length if `normalize`."""
         if not isinstance(self.n_bits, int | np.integer) or self.n_bits < 1:
             raise InputError(f"n_bits={self.n_bits!r}; it must be an integer, at least 1")
         features: np.ndarray = validate_data(self, X, dtype=FLOATS, ensure_min_samples=2)
         return self._normalized(features)
 
-    def _new_features(self, X: Any) -> Float[np.ndarray, "n features"]:
+    def _check_and_normalize_new(self, X: Any) -> Float[np.ndarray, "n features"]:
+        """Do the same for the features of `project`, with as many columns as in `fit`."""
         check_is_fitted(self)
         features: np.ndarray = validate_data(self, X, dtype=FLOATS, reset=False)
         return self._normalized(features)
@@ -71,7 +73,7 @@ class SupervisedHasher(Hasher):
         return tags
 
 
-def squash(projections: Float[np.ndarray, "n bits"]) -> Float[np.ndarray, "n bits"]:
-    """Map projections whose sign is the bit to embeddings in [0, 1]."""
+def sigmoid(projections: Float[np.ndarray, "n bits"]) -> Float[np.ndarray, "n bits"]:
+    """Map projections to embeddings in [0, 1]; positive projections exceed 0.5, and give bit 1."""
     embeddings: np.ndarray = expit(projections)
     return embeddings

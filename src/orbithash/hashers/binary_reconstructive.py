@@ -8,20 +8,21 @@ from jaxtyping import Bool, Float, Int
 from sklearn.preprocessing import normalize as unit_rows
 from sklearn.utils import check_random_state
 
-from orbithash.hashers.base import Hasher, squash
+from orbithash.hashers.base import Hasher, sigmoid
 from orbithash.hashers.labels import dissimilar_pairs, multi_hot, similar_pairs
 
 logger = logging.getLogger("orbithash")
 
-NEIGHBOUR_SHARE = 0.05  # of unlabelled pairs: the nearest have the target distance 0
+NEIGHBOUR_SHARE = 0.05  # without labels, this share of the pairs gets the target distance 0
 
 
 class BinaryReconstructiveEmbedding(Hasher):
-    """Hyperplanes whose Hamming distances reproduce the distances of training pairs.
+    """Hyperplanes whose codes have Hamming distances that match the distances of training pairs.
 
-    With labels (the supervised form), the target distance is 0 for similar pairs and 1, all bits,
-    for others; half of the pairs are similar. Without labels, it is half the squared Euclidean
-    distance of centred unit vectors, at most 1, and 0 for the nearest twentieth of the pairs.
+    Distances are shares of the bits, from 0 to 1. With labels (the supervised form), the target
+    distance is 0 for similar pairs and 1 (all bits differ) for others; half of the pairs are
+    similar. Without labels, it is half the squared Euclidean distance of centred unit vectors, at
+    most 1, and 0 for the nearest 5 % of the pairs.
 
     Every bit is the sign of a weighted sum of inner products with its landmarks, random training
     vectors. The objective is the sum over pairs of squared differences between Hamming and target
@@ -33,7 +34,9 @@ class BinaryReconstructiveEmbedding(Hasher):
 
     Args:
         n_training: Number of random rows to fit to.
-        n_pairs: Number of random pairs per such row.
+        n_pairs: Number of random pairs per training row.
+        n_landmarks: Number of landmarks of each bit.
+        n_passes: Number of passes over all weights.
     """
 
     def __init__(
@@ -53,10 +56,11 @@ class BinaryReconstructiveEmbedding(Hasher):
         self.normalize, self.random_state = normalize, random_state
 
     def fit(self, X: Any, y: Any = None) -> "BinaryReconstructiveEmbedding":
-        X = self._training_features(X)
+        X = self._check_and_normalize_training(X)
         rng = check_random_state(self.random_state)
         self.mean_ = X.mean(axis=0)
         rows = rng.permutation(len(X))[: self.n_training]
+        # Unit length is for the targets. `project` skips it: it does not change a bit's sign.
         directions = unit_rows(X[rows] - self.mean_)
         n_pairs = self.n_pairs * len(rows)
         if y is None:
@@ -67,7 +71,7 @@ class BinaryReconstructiveEmbedding(Hasher):
         return self
 
     def project(self, X: Any) -> Float[np.ndarray, "n bits"]:
-        return squash((self._new_features(X) - self.mean_) @ self.hyperplanes_)
+        return sigmoid((self._check_and_normalize_new(X) - self.mean_) @ self.hyperplanes_)
 
     def _descend(
         self,
@@ -85,13 +89,13 @@ class BinaryReconstructiveEmbedding(Hasher):
         for number in range(self.n_passes):
             for bit in rng.permutation(self.n_bits):
                 before = bits[:, bit]
-                others = distances - (before[pairs[0]] != before[pairs[1]]) / self.n_bits
+                other_bits = distances - (before[pairs[0]] != before[pairs[1]]) / self.n_bits
                 # Change of the objective if the bits of a pair differ instead of agree.
-                costs = 1 / self.n_bits**2 - 2 * (targets - others) / self.n_bits
+                costs = 1 / self.n_bits**2 - 2 * (targets - other_bits) / self.n_bits
                 kernel = X @ X[landmarks[bit]].T
                 after = descend_bit(weights[bit], kernel, pairs, costs, rng)
                 bits[:, bit] = after
-                distances = others + (after[pairs[0]] != after[pairs[1]]) / self.n_bits
+                distances = other_bits + (after[pairs[0]] != after[pairs[1]]) / self.n_bits
             self.objective_.append(float(((targets - distances) ** 2).mean()))
             logger.info(
                 "BRE: pass %d of %d, objective %.4f", number + 1, self.n_passes, self.objective_[-1]
@@ -132,9 +136,9 @@ def descend_bit(
     projections = kernel @ weights
     for landmark in rng.permutation(len(weights)):
         column = kernel[:, landmark]
-        others = projections - weights[landmark] * column
-        weights[landmark] = best_weight(weights[landmark], column, others, pairs, costs)
-        projections = others + weights[landmark] * column
+        offsets = projections - weights[landmark] * column  # projections on the other landmarks
+        weights[landmark] = best_weight(weights[landmark], column, offsets, pairs, costs)
+        projections = offsets + weights[landmark] * column
     bits: np.ndarray = kernel @ weights > 0
     return bits
 
@@ -142,40 +146,59 @@ def descend_bit(
 def best_weight(
     weight: float,
     column: Float[np.ndarray, " n"],
-    others: Float[np.ndarray, " n"],
+    offsets: Float[np.ndarray, " n"],
     pairs: Int[np.ndarray, "2 pairs"],
     costs: Float[np.ndarray, " pairs"],
 ) -> float:
     """Return the w that minimises the sum of costs of the pairs whose bits differ.
 
-    The bits are `others + w * column > 0`. `weight` is the current w; it is returned if no other
+    The bits are `offsets + w * column > 0`. `weight` is the current w; it is returned if no other
     is better.
     """
     depends = column != 0  # rows whose bit depends on w
-    thresholds = np.divide(-others, column, out=np.full_like(others, np.inf), where=depends)
-    order = np.argsort(thresholds)
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    thresholds = thresholds[order][: depends.sum()]
-    if not len(thresholds):
+    n_flips = int(depends.sum())
+    if n_flips == 0:
         return weight
+    # As w grows from −∞, bits flip in the order of their thresholds.
+    thresholds = np.divide(-offsets, column, out=np.full_like(offsets, np.inf), where=depends)
+    order = np.argsort(thresholds)
+    thresholds = thresholds[order][:n_flips]
+    initial_bits = np.where(depends, column < 0, offsets > 0)
+    objective = objective_by_flips(order, initial_bits, pairs, costs)[: n_flips + 1]
+    current = objective[np.searchsorted(thresholds, weight)]
+    objective[1:-1][np.diff(thresholds) <= 0] = np.inf  # between equal thresholds there is no w
 
-    # As w grows from −∞, bits flip in the order of their thresholds. The first flip of a pair adds
-    # its cost (or removes it, if its bits differ at −∞), and the second one restores it.
-    bits = np.where(depends, column < 0, others > 0)
-    one, other = rank.take(pairs[0]), rank.take(pairs[1])
-    agree = bits.take(pairs[0]) == bits.take(pairs[1])
-    changes = np.where(agree == (one < other), costs, -costs)  # when the bit of `one` flips
-    steps = np.bincount(one, changes, len(bits)) - np.bincount(other, changes, len(bits))
-    values = np.concatenate([[0], steps.cumsum()[: len(thresholds)]])  # by number of flips
-    current = values[np.searchsorted(thresholds, weight)]
-    values[1:-1][np.diff(thresholds) <= 0] = np.inf  # between equal thresholds there is no w
-
-    best = int(np.argmin(values))
-    if values[best] >= current:
+    best = int(np.argmin(objective))
+    if objective[best] >= current:
         return weight
     if best == 0:
         return float(thresholds[0] - 1)
-    if best == len(thresholds):
+    if best == n_flips:
         return float(thresholds[-1] + 1)
     return float((thresholds[best - 1] + thresholds[best]) / 2)
+
+
+def objective_by_flips(
+    order: Int[np.ndarray, " n"],
+    initial_bits: Bool[np.ndarray, " n"],
+    pairs: Int[np.ndarray, "2 pairs"],
+    costs: Float[np.ndarray, " pairs"],
+) -> Float[np.ndarray, " flips"]:
+    """Return the sum of costs of the pairs that differ, after 0 … n flips, relative to no flip.
+
+    Each row's bit flips once, in the given order. Three rows, whose bits agree at first:
+
+    >>> pairs, costs = np.array([[0, 0], [1, 2]]), np.array([5.0, -1.0])
+    >>> objective_by_flips(np.array([0, 1, 2]), np.zeros(3, dtype=bool), pairs, costs)
+    array([ 0.,  4., -1.,  0.])
+    """
+    n = len(order)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(n)
+    one, other = rank.take(pairs[0]), rank.take(pairs[1])
+    agree = initial_bits.take(pairs[0]) == initial_bits.take(pairs[1])
+    # The flip of row `one` makes the pair differ if it is the pair's first flip and the bits agree
+    # before, or its second and they differed before. The flip of `other` has the opposite effect.
+    changes = np.where(agree == (one < other), costs, -costs)
+    steps = np.bincount(one, changes, n) - np.bincount(other, changes, n)
+    return np.concatenate([[0], steps.cumsum()])

@@ -6,8 +6,8 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.utils import check_random_state
 
-from orbithash.hashers.base import Hasher, squash
-from orbithash.hashers.principal_components import one_component_per_bit
+from orbithash.hashers.base import Hasher, sigmoid
+from orbithash.hashers.principal_components import fit_pca_per_bit
 
 
 class IterativeQuantization(Hasher):
@@ -29,9 +29,9 @@ class IterativeQuantization(Hasher):
         self.normalize, self.random_state = normalize, random_state
 
     def fit(self, X: Any, y: Any = None) -> "IterativeQuantization":
-        X = self._training_features(X)
+        X = self._check_and_normalize_training(X)
         rng = check_random_state(self.random_state)
-        self.pca_ = one_component_per_bit(X, self.n_bits, rng)
+        self.pca_ = fit_pca_per_bit(X, self.n_bits, rng)
         V = self.pca_.transform(X)
         R = np.linalg.qr(rng.standard_normal((self.n_bits, self.n_bits)))[0].astype(V.dtype)
         self.quantization_errors_ = np.empty(self.n_iter)
@@ -45,5 +45,5 @@ class IterativeQuantization(Hasher):
         return self
 
     def project(self, X: Any) -> Float[np.ndarray, "n bits"]:
-        X = self._new_features(X)
-        return squash(self.pca_.transform(X) @ self.rotation_)
+        X = self._check_and_normalize_new(X)
+        return sigmoid(self.pca_.transform(X) @ self.rotation_)

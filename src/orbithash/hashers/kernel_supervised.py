@@ -9,14 +9,14 @@ from scipy.linalg import eigh
 from scipy.optimize import minimize
 from sklearn.utils import check_random_state
 
-from orbithash.hashers.anchors import draw_anchors
-from orbithash.hashers.base import SupervisedHasher, squash
-from orbithash.hashers.labels import check_pairs, multi_hot
+from orbithash.hashers.anchors import fit_anchor_kernel
+from orbithash.hashers.base import SupervisedHasher, sigmoid
+from orbithash.hashers.labels import check_similar_and_dissimilar, multi_hot
 from orbithash.relevance import related
 
 logger = logging.getLogger("orbithash")
 
-RIDGE = 1e-6  # keeps the anchors' covariance invertible; relative to its mean eigenvalue
+COVARIANCE_RIDGE = 1e-6  # keeps the anchors' covariance invertible; relative to its mean eigenvalue
 
 
 class KernelSupervisedHashing(SupervisedHasher):
@@ -24,8 +24,9 @@ class KernelSupervisedHashing(SupervisedHasher):
 
     The target for the inner product of two codes of ±1 is n_bits if the images are similar and
     −n_bits otherwise. Every bit is the sign of a weighted sum of similarities to anchors. It is
-    fitted to the residual of the previous bits: first as an eigenvector, without the sign, then by
-    L-BFGS (Nesterov's method in the paper) with a sigmoid in place of the sign.
+    fitted to the residual of the previous bits. The relaxation without the sign is an eigenvalue
+    problem; its solution is refined by L-BFGS (Nesterov's method in the paper) with a sigmoid in
+    place of the sign.
 
     Liu, Wang, Ji, Jiang and Chang, "Supervised Hashing with Kernels", CVPR 2012.
 
@@ -47,11 +48,11 @@ class KernelSupervisedHashing(SupervisedHasher):
         self.n_iter, self.normalize, self.random_state = n_iter, normalize, random_state
 
     def fit(self, X: Any, y: Any = None) -> "KernelSupervisedHashing":
-        X = self._training_features(X)
+        X = self._check_and_normalize_training(X)
         labels = multi_hot(X, y)
-        check_pairs(labels)
+        check_similar_and_dissimilar(labels)
         rng = check_random_state(self.random_state)
-        self.kernel_ = draw_anchors(X, self.n_anchors, rng)
+        self.kernel_ = fit_anchor_kernel(X, self.n_anchors, rng)
         rows = rng.permutation(len(X))[: self.n_training]
         K = self.kernel_(X[rows])
         self.mean_ = K.mean(axis=0)
@@ -71,8 +72,8 @@ class KernelSupervisedHashing(SupervisedHasher):
         return self
 
     def project(self, X: Any) -> Float[np.ndarray, "n bits"]:
-        X = self._new_features(X)
-        return squash((self.kernel_(X) - self.mean_) @ self.weights_)
+        X = self._check_and_normalize_new(X)
+        return sigmoid((self.kernel_(X) - self.mean_) @ self.weights_)
 
     def _refine(
         self,
@@ -80,7 +81,7 @@ class KernelSupervisedHashing(SupervisedHasher):
         K: Float[np.ndarray, "n anchors"],
         residual: Float[np.ndarray, "n n"],
     ) -> Float[np.ndarray, " anchors"]:
-        """Return the weights after descent, or `start` if its signs fit better."""
+        """Return the weights after L-BFGS, or `start` if its signs fit the residual better."""
         result = minimize(
             smooth_objective,
             start,
@@ -90,11 +91,11 @@ class KernelSupervisedHashing(SupervisedHasher):
             options={"maxiter": self.n_iter},
         )
 
-        def fit(weights: Float[np.ndarray, " anchors"]) -> float:
+        def agreement(weights: Float[np.ndarray, " anchors"]) -> float:
             h = np.where(K @ weights > 0, 1, -1)
             return float(h @ residual @ h)
 
-        return max(start, result.x, key=fit)
+        return max(start, result.x, key=agreement)
 
 
 def spectral_weights(
@@ -102,7 +103,9 @@ def spectral_weights(
 ) -> Float[np.ndarray, " anchors"]:
     """Return the weights a that maximise (K a)' residual (K a) subject to |K a|² = n."""
     covariance = K.T @ K
-    ridge = max(RIDGE * np.trace(covariance) / len(covariance), float(np.finfo(float).tiny))
+    ridge = max(
+        COVARIANCE_RIDGE * np.trace(covariance) / len(covariance), float(np.finfo(float).tiny)
+    )
     covariance[np.diag_indices_from(covariance)] += ridge
     last = len(covariance) - 1
     _, vectors = eigh(K.T @ residual @ K, covariance, subset_by_index=[last, last])
@@ -117,5 +120,5 @@ def smooth_objective(
 ) -> tuple[float, Float[np.ndarray, " anchors"]]:
     """Return −b' residual b and its gradient, with b = 2 sigmoid(K a) − 1, the soft sign."""
     b = np.tanh((K @ weights) / 2)
-    fitted = residual @ b
-    return -float(b @ fitted), -(K.T @ (fitted * (1 - b**2)))
+    residual_b = residual @ b
+    return -float(b @ residual_b), -(K.T @ (residual_b * (1 - b**2)))

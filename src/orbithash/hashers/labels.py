@@ -1,4 +1,4 @@
-"""Labels of supervised hashers as one 0-1 table, and random pairs of images.
+"""Labels of supervised hashers as a multi-hot table, and random pairs of images.
 
 Labels may be one integer per image, or a 0-1 table (images, classes). Two images are similar if
 they share a label.
@@ -12,11 +12,11 @@ from jaxtyping import Bool, Int
 from orbithash.errors import InputError
 from orbithash.relevance import check_labels
 
-MAX_ATTEMPTS = 100
+MAX_ATTEMPTS = 100  # draws of dissimilar pairs; few are needed unless most pairs are similar
 
 
 def multi_hot(X: Any, y: Any) -> Bool[np.ndarray, "n classes"]:
-    """Check the labels of the features; return them as a table with a column per class.
+    """Check the labels `y` of the features `X`; return them as a table with a column per class.
 
     >>> multi_hot([[0.1], [0.2], [0.3]], [5, 7, 5]).astype(int)
     array([[1, 0],
@@ -37,7 +37,7 @@ def multi_hot(X: Any, y: Any) -> Bool[np.ndarray, "n classes"]:
 
 
 def to_integers(labels: np.ndarray) -> np.ndarray:
-    """Convert whole numbers of another type, which scikit-learn may pass, to integers."""
+    """Convert whole numbers in object or float arrays, which scikit-learn may pass, to integers."""
     if labels.dtype.kind == "O":
         labels = np.array(labels.tolist())
     if labels.dtype.kind == "f" and np.isfinite(labels).all() and (labels % 1 == 0).all():
@@ -48,11 +48,11 @@ def to_integers(labels: np.ndarray) -> np.ndarray:
 def similar_pairs(
     labels: Bool[np.ndarray, "n classes"], n_pairs: int, rng: np.random.RandomState
 ) -> Int[np.ndarray, "{n_pairs} 2"]:
-    """Draw random pairs of different images of one class.
+    """Draw random pairs of different images that share a label.
 
-    The first image is uniform over all labels of all images, the second over its class.
+    An entry (image, label) of the table is drawn uniformly, then another image with that label.
     """
-    classes, images = np.nonzero(labels.T)
+    classes, images = np.nonzero(labels.T)  # all entries, sorted by class
     sizes = labels.sum(axis=0)
     starts = np.cumsum(sizes) - sizes
     candidates = np.flatnonzero(sizes[classes] > 1)
@@ -60,7 +60,7 @@ def similar_pairs(
         raise InputError("no two rows share a label; give at least two rows of one class")
     first = rng.choice(candidates, n_pairs)
     size, start = sizes[classes[first]], starts[classes[first]]
-    # Cyclic steps of 1 to size − 1 within the class reach every image but the first.
+    # Cyclic steps of 1 to size − 1 within the class reach every image except the first.
     step = 1 + (rng.random_sample(n_pairs) * (size - 1)).astype(int)
     second = start + (first - start + step) % size
     return np.stack([images[first], images[second]], axis=1)
@@ -79,11 +79,11 @@ def dissimilar_pairs(
             return found[:n_pairs]
     if not len(found):
         raise InputError("found no two rows without a common label; give at least two classes")
-    return np.resize(found, (n_pairs, 2))
+    return np.resize(found, (n_pairs, 2))  # repeats the pairs found
 
 
-def check_pairs(labels: Bool[np.ndarray, "n classes"]) -> None:
-    """Raise unless there are similar and dissimilar pairs."""
-    rng = np.random.RandomState(0)
+def check_similar_and_dissimilar(labels: Bool[np.ndarray, "n classes"]) -> None:
+    """Raise unless some rows share a label and some do not."""
+    rng = np.random.RandomState(0)  # not the hasher's, whose draws stay the same
     similar_pairs(labels, 1, rng)
     dissimilar_pairs(labels, len(labels), rng)

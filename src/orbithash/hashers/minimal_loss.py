@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from sklearn.utils import check_random_state
 
 from orbithash.errors import InputError
-from orbithash.hashers.base import SupervisedHasher, squash
+from orbithash.hashers.base import SupervisedHasher, sigmoid
 from orbithash.hashers.labels import dissimilar_pairs, multi_hot, similar_pairs
 
 logger = logging.getLogger("orbithash")
@@ -19,19 +19,20 @@ STEPS_PER_DRAW = 100  # pairs are drawn for this many steps at once
 
 
 class MinimalLossHashing(SupervisedHasher):
-    """Hyperplanes whose codes keep similar pairs within a radius and others outside of it.
+    """Hyperplanes whose codes keep similar pairs within a Hamming radius and others outside of it.
 
-    The cost is a hinge on the Hamming distance: a similar pair pays for bits beyond `radius` (a
-    share of the bits), a dissimilar pair for bits short of it, times `dissimilar_weight`. Since the
-    cost of codes has no gradient, stochastic gradient descent minimises the paper's upper bound,
-    over pairs of which half are similar. The descent takes place in half-whitened principal
-    components; the hash functions stay linear in the features.
+    The cost of a pair at Hamming distance d is a hinge: max(d − ρ + 1, 0) if the images are similar
+    and `dissimilar_weight` · max(ρ − d + 1, 0) if not, where ρ = `radius` · n_bits. This cost has
+    no gradient, so stochastic gradient descent minimises the paper's upper bound on it. Half of the
+    pairs in a batch are similar. The descent runs on half-whitened principal components; the hash
+    functions stay linear in the features.
 
     Norouzi and Fleet, "Minimal Loss Hashing for Compact Binary Codes", ICML 2011.
 
     Args:
-        learning_rate: Of the first step, decaying linearly to 0; large, because costs are in bits
-            and projections of unit vectors start far below 1.
+        radius: As a share of the bits.
+        learning_rate: Of the first step; it decays linearly to 0. It is large because costs count
+            bits, while projections of unit vectors start far below 1.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class MinimalLossHashing(SupervisedHasher):
         self.normalize, self.random_state = normalize, random_state
 
     def fit(self, X: Any, y: Any = None) -> "MinimalLossHashing":
-        X = self._training_features(X)
+        X = self._check_and_normalize_training(X)
         if self.batch_size < 2:
             raise InputError(f"batch_size={self.batch_size}; it must be at least 2 pairs")
         labels = multi_hot(X, y)
@@ -67,7 +68,7 @@ class MinimalLossHashing(SupervisedHasher):
         return self
 
     def project(self, X: Any) -> Float[np.ndarray, "n bits"]:
-        return squash((self._new_features(X) - self.mean_) @ self.hyperplanes_)
+        return sigmoid((self._check_and_normalize_new(X) - self.mean_) @ self.hyperplanes_)
 
     def _descend(
         self,
@@ -94,7 +95,7 @@ class MinimalLossHashing(SupervisedHasher):
 
 
 def half_whitening(centred: Float[np.ndarray, "n features"]) -> Float[np.ndarray, "features d"]:
-    """Return a matrix that changes the spread of each principal component to its square root.
+    """Return the map to principal components, each scaled to the square root of its spread.
 
     Gradient steps are then not dominated by the few strongest components. The mean squared length
     of rows becomes 1, so that one learning rate suits all features.
@@ -161,10 +162,11 @@ def costliest_codes(
 ) -> tuple[Bool[np.ndarray, "pairs bits"], Bool[np.ndarray, "pairs bits"]]:
     """Return the codes g, h of each pair that maximise cost(distance of g and h) + g·one + h·other.
 
-    Exact loss-augmented inference: at every distance, the bits with the smallest loss differ, so
-    one sort of the bits gives the best codes for each distance.
+    Exact loss-augmented inference: the best codes at distance d differ in the d bits with the
+    highest gain, so one sort of the bits gives the best codes for every distance.
     """
-    gains = np.maximum(one, other) - np.maximum(one + other, 0)  # per bit, if it differs
+    # Change of g·one + h·other when g and h differ in a bit instead of agree.
+    gains = np.maximum(one, other) - np.maximum(one + other, 0)
     order = np.argsort(-gains, axis=1)
     totals = np.zeros_like(costs)
     np.cumsum(np.take_along_axis(gains, order, axis=1), axis=1, out=totals[:, 1:])

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from orbithash.hashers.base import Hasher
-from orbithash.hashers.principal_components import principal_components
+from orbithash.hashers.principal_components import fit_pca
 
 
 class SpectralHashing(Hasher):
@@ -14,7 +14,7 @@ class SpectralHashing(Hasher):
 
     For data distributed uniformly in a box, the eigenfunctions of the graph Laplacian have a closed
     form: on a side of length r, the k-th is a cosine of k half-waves, smoother for lower k/r. A bit
-    is the sign of one such wave. Long sides have several bits and short ones may have none, so
+    is the sign of one such wave. Long sides get several bits and short ones may get none, so
     there can be more bits than features. The box is the range of the training features on each
     component.
 
@@ -27,8 +27,8 @@ class SpectralHashing(Hasher):
         self.n_bits, self.normalize, self.random_state = n_bits, normalize, random_state
 
     def fit(self, X: Any, y: Any = None) -> "SpectralHashing":
-        X = self._training_features(X)
-        self.pca_ = principal_components(X, min(self.n_bits, *X.shape), self.random_state)
+        X = self._check_and_normalize_training(X)
+        self.pca_ = fit_pca(X, min(self.n_bits, *X.shape), self.random_state)
         V = self.pca_.transform(X)
         self.low_ = V.min(axis=0)
         self.components_, half_waves = smoothest_waves(np.ptp(V, axis=0), self.n_bits)
@@ -36,7 +36,7 @@ class SpectralHashing(Hasher):
         return self
 
     def project(self, X: Any) -> Float[np.ndarray, "n bits"]:
-        X = self._new_features(X)
+        X = self._check_and_normalize_new(X)
         V = self.pca_.transform(X) - self.low_
         waves: np.ndarray = np.cos(V[:, self.components_] * self.frequencies_)
         return (1 + waves) / 2

@@ -8,21 +8,22 @@ from jaxtyping import Float
 from scipy.linalg import cho_factor, cho_solve
 from sklearn.utils import check_random_state
 
-from orbithash.hashers.anchors import draw_anchors
-from orbithash.hashers.base import SupervisedHasher, squash
-from orbithash.hashers.labels import check_pairs, multi_hot
+from orbithash.hashers.anchors import fit_anchor_kernel
+from orbithash.hashers.base import SupervisedHasher, sigmoid
+from orbithash.hashers.labels import check_similar_and_dissimilar, multi_hot
 
 logger = logging.getLogger("orbithash")
 
-RIDGE = 1e-6  # keeps the anchors' Gram matrix invertible; relative to its mean eigenvalue
+GRAM_RIDGE = 1e-6  # keeps the anchors' Gram matrix invertible; relative to its mean eigenvalue
 
 
 class SupervisedDiscreteHashing(SupervisedHasher):
     """Codes from which a linear classifier predicts the labels, optimised as discrete bits.
 
-    Alternates three steps: fit a classifier W from the codes B to the labels (`classifier_ridge`,
-    the paper's λ); fit a projection P from similarities to anchors to the codes; update the codes
-    for both, one bit of all images at a time (`projection_weight`, the paper's ν).
+    Minimises |Y − B W|² + λ |W|² + ν |B − K P|² over codes B of ±1, where Y are the labels, K the
+    similarities to anchors, λ `classifier_ridge` and ν `projection_weight`. Alternates three steps:
+    fit the classifier W from codes to labels; update the codes to fit both W and P, bit by bit; fit
+    the projection P from similarities to codes.
 
     Shen, Shen, Liu and Shen, "Supervised Discrete Hashing", CVPR 2015.
     """
@@ -43,31 +44,32 @@ class SupervisedDiscreteHashing(SupervisedHasher):
         self.n_iter, self.normalize, self.random_state = n_iter, normalize, random_state
 
     def fit(self, X: Any, y: Any = None) -> "SupervisedDiscreteHashing":
-        X = self._training_features(X)
+        X = self._check_and_normalize_training(X)
         labels = multi_hot(X, y)
-        check_pairs(labels)
+        check_similar_and_dissimilar(labels)
         rng = check_random_state(self.random_state)
-        self.kernel_ = draw_anchors(X, self.n_anchors, rng)
+        self.kernel_ = fit_anchor_kernel(X, self.n_anchors, rng)
         K = self.kernel_(X)
         gram = K.T @ K
-        gram[np.diag_indices_from(gram)] += RIDGE * np.trace(gram) / len(gram)
+        gram[np.diag_indices_from(gram)] += GRAM_RIDGE * np.trace(gram) / len(gram)
         factor = cho_factor(gram)
 
         Y = labels.astype(float)
         B = np.where(rng.standard_normal((len(X), self.n_bits)) > 0, 1.0, -1.0)
         P = cho_solve(factor, K.T @ B)
-        ridge = self.classifier_ridge * np.eye(self.n_bits)
         for iteration in range(self.n_iter):
-            W = np.linalg.solve(B.T @ B + ridge, B.T @ Y)
-            B = descend_codes(B, W, Y @ W.T + self.projection_weight * (K @ P))
+            W = np.linalg.solve(B.T @ B + self.classifier_ridge * np.eye(self.n_bits), B.T @ Y)
+            # In B, the objective is |B W|² − 2 tr(B' Q) plus a constant, because |B|² is constant.
+            Q = Y @ W.T + self.projection_weight * (K @ P)
+            B = descend_codes(B, W, Q)
             P = cho_solve(factor, K.T @ B)
             logger.info("SDH: iteration %d of %d", iteration + 1, self.n_iter)
         self.projection_ = P
         return self
 
     def project(self, X: Any) -> Float[np.ndarray, "n bits"]:
-        X = self._new_features(X)
-        return squash(self.kernel_(X) @ self.projection_)
+        X = self._check_and_normalize_new(X)
+        return sigmoid(self.kernel_(X) @ self.projection_)
 
 
 def descend_codes(
@@ -76,18 +78,18 @@ def descend_codes(
     Q: Float[np.ndarray, "n bits"],
     n_cycles: int = 10,
 ) -> Float[np.ndarray, "n bits"]:
-    """Lower |B W|² − 2 tr(B' Q) over codes of ±1 by cyclic coordinate descent over the bits.
+    """Minimise |B W|² − 2 tr(B' Q) over codes B of ±1 by cyclic coordinate descent over the bits.
 
     With all other bits of B fixed, the best value of a bit is the sign of Q minus the contribution
     of the other bits.
     """
     B = codes.copy()
-    overlap = W @ W.T
-    np.fill_diagonal(overlap, 0)
+    interactions = W @ W.T  # of two bits, in |B W|²
+    np.fill_diagonal(interactions, 0)  # a bit with itself is constant, because (±1)² = 1
     for _ in range(n_cycles):
         before = B.copy()
         for bit in range(B.shape[1]):
-            B[:, bit] = np.where(Q[:, bit] - B @ overlap[:, bit] > 0, 1, -1)
+            B[:, bit] = np.where(Q[:, bit] - B @ interactions[:, bit] > 0, 1, -1)
         if np.array_equal(B, before):
             break
     return B

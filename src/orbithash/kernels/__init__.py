@@ -1,4 +1,4 @@
-"""Compiled loops. Plain numpy references of the same functions stand in the same modules.
+"""Compiled loops. Most modules also have a plain numpy reference.
 
 The references of `triplets` and `distances` are tensor operations, in `orbithash.losses`.
 """

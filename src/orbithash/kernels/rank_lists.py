@@ -16,7 +16,7 @@ DIGIT_MASK = (1 << DIGIT_BITS) - 1
 def rank_list(
     items: np.ndarray, hamming: np.ndarray, keys: np.ndarray, key_bits: int
 ) -> np.ndarray:
-    """Return the items, positions in the rows `hamming` and `keys`, sorted by distance.
+    """Return `items`, which are positions in `hamming` and `keys`, sorted by distance.
 
     `keys` is unsigned; only its lowest `key_bits` bits count.
     """

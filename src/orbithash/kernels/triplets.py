@@ -1,8 +1,8 @@
 """All triplets of a batch, compiled: loss, weights and gradient, without storing a triplet.
 
 In the rank list of one anchor, let R be the number of positives, c(p) the number of positives at
-ranks 1 … p, and S(p) the sum of 1/rank over these. Swapping a positive at rank j with a negative
-at rank k changes the average precision (AP) by
+ranks 1 … p, and S(p) the sum of 1/rank over these. The weight λ of a triplet is by how much the
+average precision (AP) changes when the positive, at rank j, and the negative, at rank k, swap:
 
     k < j (misranked)   R·λ = a(k) + b(j)    a(k) = (c(k) + 1)/k − S(k)    b(j) = S(j−1) − c(j)/j
     j < k (in order)    R·λ = e(j) + f(k)    e(j) = c(j)/j − S(j)          f(k) = S(k) − c(k)/k
@@ -61,8 +61,8 @@ def triplet_terms(
     )
     # As scalars of the arrays' type, so that numba does not promote float32 to float64.
     margin, gamma = distances.dtype.type(margin), distances.dtype.type(gamma)
-    # A non-negative float sorts like the unsigned integer with the same bits. With 0 bits the keys
-    # are not read.
+    # A non-negative float sorts like the unsigned integer with the same bits. Without tie keys,
+    # `key_bits` is 0 and `keys` is a placeholder.
     unsigned = np.dtype(f"u{distances.itemsize}")
     keys = (distances if tie_keys is None else tie_keys).view(unsigned)
     key_bits = 0 if tie_keys is None else 8 * distances.itemsize
@@ -101,7 +101,7 @@ def _sum_binary(  # type: ignore[no-untyped-def]
             continue
         # Without weights, any order gives the same sums.
         order = rank_list(items, hamming[anchor], keys[anchor], key_bits) if by_ap else items
-        positives, negatives, n_nearer, positive_terms, negative_terms = _swap_terms(
+        positives, negatives, n_negatives_before, positive_terms, negative_terms = _swap_terms(
             order, grade, n_positives
         )
         if not by_ap:
@@ -109,14 +109,14 @@ def _sum_binary(  # type: ignore[no-untyped-def]
         out_losses[anchor], out_active[anchor], positive_gradients, negative_gradients = _sum_pairs(
             distances[anchor][positives],
             distances[anchor][negatives],
-            n_nearer,
+            n_negatives_before,
             positive_terms.astype(distances.dtype),
             negative_terms.astype(distances.dtype),
             margin,
             gamma,
         )
         out_triplets[anchor] = n_positives * n_negatives
-        out_weights[anchor] = _sum_weights(n_nearer, positive_terms, negative_terms)
+        out_weights[anchor] = _sum_weights(n_negatives_before, positive_terms, negative_terms)
         for j in range(n_positives):
             out_gradients[anchor, positives[j]] = positive_gradients[j]
         for k in range(n_negatives):
@@ -128,41 +128,47 @@ def _swap_terms(order, grade, n_positives):  # type: ignore[no-untyped-def]
     """Split a rank list into positives and negatives, each with its terms of λ.
 
     Returns the items of both in rank order, the number of negatives that rank before each positive,
-    b(j)/R and e(j)/R as the rows of `positive_terms`, a(k)/R and f(k)/R as the rows of
-    `negative_terms`.
+    b/R and e/R of each positive's rank as the rows of `positive_terms`, a/R and f/R of each
+    negative's rank as the rows of `negative_terms`.
     """
     n_negatives = len(order) - n_positives
-    positives, n_nearer = np.empty(n_positives, np.int64), np.empty(n_positives, np.int64)
+    positives, n_negatives_before = np.empty(n_positives, np.int64), np.empty(n_positives, np.int64)
     negatives = np.empty(n_negatives, np.int64)
     positive_terms, negative_terms = np.empty((2, n_positives)), np.empty((2, n_negatives))
     R = n_positives
-    c, S = 0, 0.0  # of the ranks before this one, until the rank itself is counted
+    c, S = 0, 0.0  # c(rank − 1) and S(rank − 1); updated for each positive below
     for i in range(len(order)):
         rank = i + 1
         if grade[order[i]] > 0:
-            j = c
-            positives[j], n_nearer[j] = order[i], i - c
-            positive_terms[MISRANKED, j] = (S - (c + 1) / rank) / R  # b(j), with S(j−1)
+            positives[c], n_negatives_before[c] = order[i], i - c
+            positive_terms[MISRANKED, c] = (S - (c + 1) / rank) / R  # b(rank)
             S += 1 / rank
-            positive_terms[IN_ORDER, j] = ((c + 1) / rank - S) / R  # e(j), with S(j)
+            positive_terms[IN_ORDER, c] = ((c + 1) / rank - S) / R  # e(rank)
             c += 1
         else:
-            k = i - c
-            negatives[k] = order[i]
-            negative_terms[MISRANKED, k] = ((c + 1) / rank - S) / R  # a(k)
-            negative_terms[IN_ORDER, k] = (S - c / rank) / R  # f(k)
-    return positives, negatives, n_nearer, positive_terms, negative_terms
+            place = i - c  # among the negatives
+            negatives[place] = order[i]
+            negative_terms[MISRANKED, place] = ((c + 1) / rank - S) / R  # a(rank)
+            negative_terms[IN_ORDER, place] = (S - c / rank) / R  # f(rank)
+    return positives, negatives, n_negatives_before, positive_terms, negative_terms
 
 
 @njit(cache=True, nogil=True)
 def _sum_pairs(  # type: ignore[no-untyped-def]
-    positive_distances, negative_distances, n_nearer, positive_terms, negative_terms, margin, gamma
+    positive_distances,
+    negative_distances,
+    n_negatives_before,
+    positive_terms,
+    negative_terms,
+    margin,
+    gamma,
 ):
     """Sum λ·hinge^γ over all pairs of a positive and a negative of one anchor.
 
     Returns the sum, the number of active pairs, and the gradient of the sum with respect to the
-    distances of the positives and of the negatives. These are in rank order, so the first
-    `n_nearer[j]` negatives are misranked with respect to positive j, and the others in order.
+    distances of the positives and of the negatives. Positives and negatives are in rank order, so
+    the first `n_negatives_before[j]` negatives are misranked with respect to positive j, and the
+    others in order.
     """
     exponent = gamma - positive_distances.dtype.type(1)
     positive_gradients = np.zeros_like(positive_distances)
@@ -173,7 +179,9 @@ def _sum_pairs(  # type: ignore[no-untyped-def]
     for j in range(len(positive_distances)):
         for case in range(2):
             start, stop = (
-                (0, n_nearer[j]) if case == MISRANKED else (n_nearer[j], len(negative_distances))
+                (0, n_negatives_before[j])
+                if case == MISRANKED
+                else (n_negatives_before[j], len(negative_distances))
             )
             _add_pairs(
                 margin + positive_distances[j],
@@ -255,7 +263,7 @@ def _power(hinge, exponent):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _sum_weights(n_nearer, positive_terms, negative_terms):  # type: ignore[no-untyped-def]
+def _sum_weights(n_negatives_before, positive_terms, negative_terms):  # type: ignore[no-untyped-def]
     """Return Σ λ over all pairs of one anchor.
 
     `misranked` is Σ a(k) over the negatives before positive j, `in_order` is Σ f(k) over the
@@ -264,8 +272,8 @@ def _sum_weights(n_nearer, positive_terms, negative_terms):  # type: ignore[no-u
     n_negatives = negative_terms.shape[1]
     misranked, in_order = 0.0, negative_terms[IN_ORDER].sum()
     total, k = 0.0, 0
-    for j in range(len(n_nearer)):
-        while k < n_nearer[j]:
+    for j in range(len(n_negatives_before)):
+        while k < n_negatives_before[j]:
             misranked += negative_terms[MISRANKED, k]
             in_order -= negative_terms[IN_ORDER, k]
             k += 1

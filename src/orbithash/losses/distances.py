@@ -44,7 +44,7 @@ class _SquaredDistances(torch.autograd.Function):
             return torch.from_numpy(
                 compiled_squared_distances(rows.detach().numpy(), columns.detach().numpy())
             )
-        # The same in tensor operations, bit for bit in the order in which the kernel adds.
+        # Added in the same order as by the kernel, so that results are bitwise equal.
         distances = rows.new_zeros(len(rows), len(columns))
         for bit in range(rows.shape[1]):
             distances += (rows[:, bit, None] - columns[:, bit]).square()

@@ -1,8 +1,8 @@
 """The order-aware triplet loss: every triplet of a batch, weighted by ΔAP.
 
 Chen et al., "Improving Deep Binary Embedding Networks by Order-aware Reweighting of Triplets",
-2018. Embeddings at 0 and 1 are codes, and their squared Euclidean distance is the Hamming distance:
-so the margin counts bits.
+2018. For embeddings of exactly 0 and 1 the squared Euclidean distance is the Hamming distance, so
+the margin is in bits.
 """
 
 from typing import Any, ClassVar, NamedTuple

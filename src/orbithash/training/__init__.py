@@ -9,7 +9,7 @@ from orbithash.training.batches import (
     single_views,
 )
 from orbithash.training.checkpoint import Checkpoints
-from orbithash.training.distributed import ALONE, Processes, joined_processes
+from orbithash.training.distributed import SINGLE_PROCESS, Processes, joined_processes
 from orbithash.training.environment import Interrupted, interruption, seeded
 from orbithash.training.fit import train
 from orbithash.training.hooks import Hooks
@@ -20,9 +20,9 @@ from orbithash.training.on_images import train_on_images
 from orbithash.training.settings import IMAGE_PRESETS, PRESETS, TrainingSettings
 
 __all__ = [
-    "ALONE",
     "IMAGE_PRESETS",
     "PRESETS",
+    "SINGLE_PROCESS",
     "Batch",
     "BatchSource",
     "Batcher",

@@ -1,8 +1,8 @@
 """The batches of the loop: from tensors in memory, or from images that worker processes read.
 
-Of images, the seed and the position in the run determine each random view, so neither the number of
-workers nor an interruption changes anything. An unreadable image is replaced by a related one,
-which keeps the batch's triplets.
+Each random view of an image depends only on the seed and the position in the run, so neither the
+number of workers nor an interruption changes anything. An unreadable image is replaced by a
+related one, which keeps the batch's triplets.
 """
 
 import signal
@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, Dataset
 from orbithash.data import ImageSource
 from orbithash.errors import InputError, UnreadableImageError
 from orbithash.relevance import related
-from orbithash.training.distributed import ALONE, Processes
+from orbithash.training.distributed import SINGLE_PROCESS, Processes
 from orbithash.training.environment import exit_with_parent
 
 BATCHES_AHEAD = 2  # of every worker
@@ -58,7 +58,7 @@ class BatchSource(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class InputViews:
-    """Inputs of all views; the views of one image are consecutive, its encoded view first."""
+    """Inputs of all views; views of one image are consecutive, the one used for encoding first."""
 
     inputs: Float[Tensor, "views ..."]
     first: Int64[np.ndarray, " n"]  # position of each image's first view
@@ -102,7 +102,7 @@ class TensorBatches:
     views: InputViews
     labels: Shaped[Tensor, "n *classes"]
     batches: Batcher
-    processes: Processes = ALONE
+    processes: Processes = SINGLE_PROCESS
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -156,7 +156,7 @@ class ImageReader(Dataset[Pixels | InputError]):
         read: ReadView,
         *,
         seed: int,
-        processes: Processes = ALONE,
+        processes: Processes = SINGLE_PROCESS,
     ) -> None:
         self.images, self.rows, self.labels = images, rows, labels
         self.read, self.seed, self.processes = read, seed, processes

@@ -1,4 +1,4 @@
-"""The state of a run in one file, to resume it: whole or missing, and never pickled."""
+"""The state of a run in one file, to resume it; written atomically, as safetensors."""
 
 import json
 import time
@@ -14,7 +14,7 @@ from torch import Tensor
 from orbithash.encoders.runs.fingerprints import changed_settings
 from orbithash.errors import InputError
 from orbithash.files import whole_file
-from orbithash.training.distributed import ALONE, Processes
+from orbithash.training.distributed import SINGLE_PROCESS, Processes
 from orbithash.training.state import TrainingState
 
 HEADER = "orbithash"
@@ -33,13 +33,13 @@ class Checkpoints:
         file: Path,
         *,
         every: float = 60.0,  # seconds
-        processes: Processes = ALONE,
+        processes: Processes = SINGLE_PROCESS,
         made_with: str = "{}",
     ) -> None:
         self.file, self.every, self.processes, self.made_with = file, every, processes, made_with
         self._saved = time.monotonic()
 
-    def of(self, made_with: Mapping[str, Any]) -> "Checkpoints":
+    def for_run(self, made_with: Mapping[str, Any]) -> "Checkpoints":
         """Return checkpoints of a run that depends on these values."""
         described = json.dumps(dict(made_with) | {"number of processes": self.processes.count})
         return Checkpoints(
@@ -72,7 +72,7 @@ class Checkpoints:
         tensors, header = read(self.file)
         if changed := changed_settings(header["made_with"], self.made_with):
             raise InputError(
-                f"{self.file.parent} was begun with other {changed}; continue with the same, "
+                f"{self.file.parent} was started with other {changed}; use the same, "
                 "or start again with --force instead of --resume"
             )
         try:
@@ -80,7 +80,7 @@ class Checkpoints:
         except (RuntimeError, LookupError) as error:
             reason = str(error).partition("\n")[0]
             raise InputError(
-                f"{self.file.parent} was begun by another version of orbithash ({reason}); "
+                f"{self.file.parent} was started by another version of orbithash ({reason}); "
                 "start again with --force instead of --resume"
             ) from None
         rank = self.processes.rank

@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 @dataclass(frozen=True)
 class Processes:
-    """The rank of this process and the number of processes; one alone needs no torchrun."""
+    """The rank of this process and the number of processes; a single one needs no torchrun."""
 
     rank: int = 0
     count: int = 1
@@ -42,10 +42,10 @@ class Processes:
         """Wrap the network so that a backward pass sums the gradients of all processes."""
         return network if self.count == 1 else DistributedDataParallel(network)
 
-    def leave_unused(self, network: nn.Module, inputs: Float[Tensor, "n ..."]) -> None:
+    def freeze_unused(self, network: nn.Module, inputs: Float[Tensor, "n ..."]) -> None:
         """Freeze parameters that get no gradient from these inputs.
 
-        Some networks have such, for example a mask token where nothing is masked, and
+        Some networks have such parameters, for example a mask token where nothing is masked, and
         DistributedDataParallel would wait for their gradients forever.
         """
         if self.count == 1:
@@ -106,14 +106,14 @@ class Processes:
             yield
 
 
-ALONE = Processes()
+SINGLE_PROCESS = Processes()
 
 
 @contextmanager
 def joined_processes() -> Iterator[Processes]:
     """Join the processes that torchrun started, or yield this one alone."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        yield ALONE
+        yield SINGLE_PROCESS
         return
     backend = "gloo"
     n_here = int(os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"]))

@@ -64,7 +64,7 @@ def seeded(seed: int) -> Iterator[None]:
 def steady_threads() -> Iterator[None]:
     """Give torch and the compiled kernels the same, constant number of threads.
 
-    Both may share one OpenMP, and then the thread count of a kernel becomes torch's. Sums are
+    If both use the same OpenMP library, setting one thread count also changes the other. Sums are
     rounded differently with another number of threads, so a resumed run would differ from one that
     was never stopped.
     """
@@ -87,7 +87,7 @@ def one_thread() -> Iterator[None]:
     """
     before, kernels_before = torch.get_num_threads(), numba.get_num_threads()
     with threadpool_limits(1):
-        # Both: they may share one OpenMP, and then the thread count of a kernel becomes torch's.
+        # Both: if they use the same OpenMP library, setting one also changes the other.
         set_threads(1)
         try:
             yield

@@ -93,8 +93,10 @@ def train(
     given = {"backbone": backbone, "weights": weights, "device": device, "workers": workers}
     check_arguments(data, source, chosen, given)
     check_device(device or "cpu")
-    start = load_run(init) if isinstance(init, str | Path) else init
-    resolved = resolve_settings(preset, file_settings, changes, on_images=on_images, init=start)
+    init_encoder = load_run(init) if isinstance(init, str | Path) else init
+    resolved = resolve_settings(
+        preset, file_settings, changes, on_images=on_images, init=init_encoder
+    )
     digest = data_digest(data)
     record = RunRecord(
         method=chosen.name,
@@ -124,7 +126,7 @@ def train(
         progress=sys.stdout.isatty() if progress is None else progress,
     ) as session:
         if isinstance(data, ImageSource):
-            network, name = initial_backbone(backbone, weights, start, init, source, seed=seed)
+            network, name = initial_backbone(backbone, weights, init_encoder, source, seed=seed)
             record = replace(record, backbone=name)
             session.keep_split(data)
             encoder, history = train_on_images(
@@ -134,7 +136,7 @@ def train(
                 bits,
                 resolved,
                 digest=digest,
-                init=start,
+                init=init_encoder,
                 seed=seed,
                 n_workers=workers,
                 device=device or "cpu",
@@ -152,17 +154,17 @@ def train(
                 resolved,
                 digest=digest,
                 backbone=small_backbone,
-                init=start,
+                init=init_encoder,
                 seed=seed,
                 hooks=session.hooks,
                 checkpoints=session.checkpoints,
                 processes=session.processes,
             )
         else:
-            check_no_start(chosen, start)
+            check_no_start(chosen, init_encoder)
             encoder, seconds = fit_hasher(data, chosen, bits, seed=seed)
         if chosen.is_loss:
-            # Summed over epochs: a resumed run was trained by several processes.
+            # Summed over epochs: a resumed run spans several calls.
             seconds = sum(epoch.seconds for epoch in history)
         encoder.training = Training(record, tuple(history), seconds)
         session.save(encoder)
@@ -175,16 +177,16 @@ def method_and_settings(
     settings: TrainingSettings | str | Path | None,
     n_bits: int,
 ) -> tuple[Method, TrainingSettings | Mapping[str, Any]]:
-    """Return the method, with the options of a settings file beneath those that are given."""
+    """Return the method and the settings of a file; given options override those of the file."""
     if settings is None or isinstance(settings, TrainingSettings):
         return as_method(method, options), settings or {}
-    chosen = read_settings(Path(settings))
-    if chosen.method != method:
+    from_file = read_settings(Path(settings))
+    if from_file.method != method:
         raise InputError(
-            f"{settings} has settings for {chosen.method}, but the method is {method}; "
-            f"add --method {chosen.method}"
+            f"{settings} has settings for {from_file.method}, but the method is {method}; "
+            f"add --method {from_file.method}"
         )
-    return as_method(method, chosen.options_at(n_bits) | dict(options or {})), chosen.settings
+    return as_method(method, from_file.options_at(n_bits) | dict(options or {})), from_file.settings
 
 
 def source_name(source: Any) -> str:
@@ -217,23 +219,24 @@ def check_arguments(
         raise InputError("images in memory take a backbone by its name; give small-cnn")
 
 
-def check_no_start(method: Method, start: Encoder | None) -> None:
-    if start is not None:
-        raise InputError(f"{method.name} is fitted at once and cannot start from another run")
+def check_no_start(method: Method, init: Encoder | None) -> None:
+    if init is not None:
+        raise InputError(
+            f"{method.name} is fitted in a single step and cannot start from another run"
+        )
 
 
 def initial_backbone(
     backbone: str | PhotoBackbone | None,
     weights: str | Path | None,
-    start: Encoder | None,
-    init: Any,
+    init: Encoder | None,
     source: Any,
     *,
     seed: int,
 ) -> tuple[PhotoBackbone, str]:
     """Return the network to fine-tune and its name: of the run to start from, or as named."""
-    if isinstance(start, ImageEncoder):
-        return backbone_of_run(start, backbone, weights)
+    if isinstance(init, ImageEncoder):
+        return backbone_of_run(init, backbone, weights)
     if backbone is None:
         raise InputError(
             f"{source} is not a features file; give --backbone to fine-tune a network on its "
@@ -246,23 +249,23 @@ def initial_backbone(
         network = load_photo_backbone(
             backbone, None if weights is None else Path(weights), to_train=True
         )
-    features_by = start.training.record.features_by if start and start.training else None
+    features_by = init.training.record.features_by if init and init.training else None
     if features_by not in (None, weights_digest(network)):
         raise InputError(
-            f"{init} was trained on features of another network, or of other weights; start from "
-            "a run on features of this one"
+            "the run to start from was trained on features of another network, or of other "
+            "weights; start from a run on features of this one"
         )
     return network, backbone
 
 
 def backbone_of_run(
-    start: ImageEncoder, backbone: str | PhotoBackbone | None, weights: str | Path | None
+    init: ImageEncoder, backbone: str | PhotoBackbone | None, weights: str | Path | None
 ) -> tuple[PhotoBackbone, str]:
     if weights is not None:
         raise InputError("--init begins with the weights of its run; leave --weights out")
-    network = start.network.backbone
+    network = init.network.backbone
     assert isinstance(network, PhotoBackbone)
-    recorded = start.training.record.backbone if start.training else None
+    recorded = init.training.record.backbone if init.training else None
     name = recorded or network.registry_name()
     if backbone not in (None, name):
         raise InputError(

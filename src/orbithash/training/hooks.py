@@ -10,7 +10,7 @@ from typing import Any
 from orbithash.encoders import Epoch
 from orbithash.encoders.encoding import read_unreadable
 from orbithash.errors import InputError, MissingExtraError
-from orbithash.training.distributed import ALONE, Processes
+from orbithash.training.distributed import SINGLE_PROCESS, Processes
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class UnreadableLog:
     as they are met, and those of the others at the end.
     """
 
-    def __init__(self, file: Path, processes: Processes = ALONE) -> None:
+    def __init__(self, file: Path, processes: Processes = SINGLE_PROCESS) -> None:
         self.file, self.processes = file, processes
         if processes.first:
             cut_unfinished_line(file)

@@ -1,4 +1,4 @@
-"""The training loop. It knows no method: a loss is any module called with embeddings and labels."""
+"""The training loop, for any method: a loss is a module called with embeddings and labels."""
 
 import logging
 import math
@@ -12,7 +12,7 @@ from orbithash.encoders import Epoch
 from orbithash.errors import DivergedError
 from orbithash.training.batches import Batch, BatchSource
 from orbithash.training.checkpoint import Checkpoints, device_of
-from orbithash.training.distributed import ALONE, Processes
+from orbithash.training.distributed import SINGLE_PROCESS, Processes
 from orbithash.training.environment import Interrupted, steady_threads
 from orbithash.training.hooks import Hooks
 from orbithash.training.optimization import (
@@ -40,9 +40,9 @@ def train_network(
     validate: Callable[[], float] | None = None,
     hooks: Hooks | None = None,
     checkpoints: Checkpoints | None = None,
-    processes: Processes = ALONE,
+    processes: Processes = SINGLE_PROCESS,
 ) -> list[Epoch]:
-    """Train the network in place and return the figures of each epoch.
+    """Train the network in place and return the metrics of each epoch.
 
     The caller initialises the network, seeds the batches, and seeds torch's generator for layers
     such as dropout.
@@ -67,8 +67,8 @@ def train_network(
             hooks.after_epoch(epoch)
     parallel = processes.parallel(network)
 
-    def pause() -> None:
-        """Save a checkpoint or stop, if it is time to."""
+    def save_or_stop() -> None:
+        """Save a checkpoint if one is due; save and raise if training is to stop."""
         stop, save = processes.any_of(
             hooks.stopping(), checkpoints is not None and checkpoints.due()
         )
@@ -77,7 +77,7 @@ def train_network(
         if stop:
             raise Interrupted
 
-    while state.epoch < settings.epochs and not best.exhausted():
+    while state.epoch < settings.epochs and not best.out_of_patience():
         rate = scheduled_rate(settings, state.epoch)
         started = time.perf_counter() - state.seconds
         network.train()
@@ -88,7 +88,7 @@ def train_network(
             state.batch += 1
             state.seconds = time.perf_counter() - started
             hooks.after_step(state.epoch + state.batch / len(source), state.totals.losses[-1])
-            pause()
+            save_or_stop()
 
         score = None
         last = state.epoch + 1 == settings.epochs
@@ -119,8 +119,8 @@ def train_network(
             )
         state.end_epoch(epoch)
         hooks.after_epoch(epoch)
-        pause()
-    if checkpoints is not None:  # saving the run may be interrupted too
+        save_or_stop()
+    if checkpoints is not None:  # so that a run can be resumed if writing it is interrupted
         checkpoints.save(state)
     best.restore()
     return state.history
@@ -137,10 +137,11 @@ def step(
     device = device_of(network)
     labels = processes.gather_constant(batch.labels).to(device)
     with torch.autocast(device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
-        share: Tensor = network(batch.inputs.to(device))
-    embeddings = processes.gather(share.float())
+        own_embeddings: Tensor = network(batch.inputs.to(device))
+    embeddings = processes.gather(own_embeddings.float())
     memory = state.memory
-    # A loss may order ties at random: all processes must draw the same order.
+    # A loss may order ties at random: all processes must draw the same order. The factor is a prime
+    # above the number of batches of an epoch.
     with processes.same_draws(state.epoch * 1_000_003 + state.batch):
         if memory.embeddings is None:
             value: Tensor = state.loss(embeddings, labels)

@@ -1,4 +1,4 @@
-"""A method and what it needs of the data: its loss or hasher, the rows held out, the batches."""
+"""A method and what it needs from the data: its loss or hasher, the rows held out, the batches."""
 
 import copy
 import inspect
@@ -134,17 +134,17 @@ def plan_training(
     seed: int,
     classes: Sequence[str] | None = None,
 ) -> TrainingPlan:
-    """Determine everything that follows from the labels, the method and the seed.
+    """Choose the rows that train and those held out, and create the loss and the batch sampler.
 
     Validation rows are those of the split, if it has any, and otherwise a share of the training
     rows, as the settings say.
     """
     check_trainable(labels[split.train], classes)
-    kept, out = np.arange(len(split.train)), np.empty(0, dtype=np.int64)
+    kept, held = np.arange(len(split.train)), np.empty(0, dtype=np.int64)
     if not len(split.validation):
-        kept, out = hold_out(labels[split.train], settings.validation, seed=seed)
+        kept, held = hold_out(labels[split.train], settings.validation, seed=seed)
     train = split.train[kept]
-    held_out = split.validation if len(split.validation) else split.train[out]
+    held_out = split.validation if len(split.validation) else split.train[held]
     check_validation(labels[held_out], labels[train])
     rows = np.concatenate([train, held_out])
     used = labels[rows]
@@ -170,7 +170,7 @@ def plan_training(
 def run_identity(
     method: Method, n_bits: int, settings: TrainingSettings, seed: int
 ) -> dict[str, Any]:
-    """Return all that a run depends on besides its data and its start, by name."""
+    """Return all that a run depends on besides its data and initial weights, by name."""
     return asdict(settings) | method.identity() | {"bits": n_bits, "seed": seed}
 
 

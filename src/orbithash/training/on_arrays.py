@@ -1,4 +1,4 @@
-"""Any method on arrays in memory: features, or small images with a backbone."""
+"""Train a network, or fit a hasher, on arrays in memory: feature vectors or small images."""
 
 import time
 
@@ -15,7 +15,7 @@ from orbithash.metrics.scoring import evaluate_codes
 from orbithash.networks import FeatureHead, HashingNetwork, embed, small_backbone
 from orbithash.training.batches import InputViews, TensorBatches, several_views, single_views
 from orbithash.training.checkpoint import Checkpoints
-from orbithash.training.distributed import ALONE, Processes
+from orbithash.training.distributed import SINGLE_PROCESS, Processes
 from orbithash.training.environment import seeded
 from orbithash.training.hooks import Hooks
 from orbithash.training.loop import train_network
@@ -35,24 +35,26 @@ def train_on_arrays(
     seed: int = 0,
     hooks: Hooks | None = None,
     checkpoints: Checkpoints | None = None,
-    processes: Processes = ALONE,
+    processes: Processes = SINGLE_PROCESS,
 ) -> tuple[FeatureEncoder, list[Epoch]]:
     """Train a network with a loss on the training rows, and keep its best epoch.
 
-    The network is a head, or a small backbone with its head where the rows are images. Queries are
-    never used. Rows held out for validation choose the epoch; without any, the last is kept. The
-    seed determines the rows held out, the initial weights and the batches, never the method: two
-    losses with one seed start from the same weights and see the same rows in the same order. Where
-    the data have further views of an image, each batch uses a random one of them. `digest` is the
-    fingerprint of the data.
+    The network is a head; for small images, a small backbone and a head. Queries are never used.
+    Rows held out for validation choose the epoch; without any, the last epoch is kept. The rows
+    held out, the initial weights and the batches depend on the seed and not on the method: two
+    losses with one seed start from the same weights and see the same rows in the same order. If
+    the data have several views of an image, each batch uses a random one. `digest` identifies the
+    data in a checkpoint.
     """
     plan = plan_training(
         data.labels, data.split, method, n_bits, settings, seed=seed, classes=data.classes
     )
-    inputs = torch.from_numpy(data.features[np.concatenate([plan.train, plan.held_out])])
     n_train = len(plan.train)
+    # The rows that train, then those that are held out.
+    inputs = torch.from_numpy(data.features[np.concatenate([plan.train, plan.held_out])])
     with seeded(seed):
         network = initial_network(inputs[:n_train], n_bits, settings, backbone, init)
+        # A checkpoint is restored only into a run of equal identity.
         identity = run_identity(method, n_bits, settings, seed) | {
             "features": digest,
             "init": None if init is None else weights_digest(network),
@@ -77,10 +79,10 @@ def train_on_arrays(
                 plan.batches,
                 processes,
             ),
-            settings.for_batches_of(plan.batches.batch_size),
+            settings.scaled_to_batch_size(plan.batches.batch_size),
             validate=validation_map if len(plan.held_out) else None,
             hooks=hooks,
-            checkpoints=checkpoints and checkpoints.of(identity),
+            checkpoints=checkpoints and checkpoints.for_run(identity),
             processes=processes,
         )
     return FeatureEncoder(network, inputs.shape[1:]), history
@@ -128,7 +130,7 @@ def initial_network(
     """Return a network with random weights, or with those of another run."""
     if backbone is not None:
         if init is not None:
-            raise InputError("a backbone on arrays starts from scratch; leave --init out")
+            raise InputError("a backbone on arrays has random initial weights; leave init out")
         trunk = small_backbone(backbone, tuple(inputs.shape[1:]))
         return HashingNetwork(trunk, n_bits, hidden=settings.hidden, dropout=settings.dropout)
     if inputs.ndim != 2:
@@ -138,7 +140,7 @@ def initial_network(
         )
     head = FeatureHead(inputs.shape[1], n_bits, hidden=settings.hidden, dropout=settings.dropout)
     if init is None:
-        # The paper's linear head keeps its random scale, as in its published figures.
+        # Without a hidden layer this is the head of Chen et al., 2018, with torch's initial scale.
         head.fit_start(inputs, spread=settings.hidden > 0)
     else:
         copy_head(init, head)
@@ -151,7 +153,7 @@ def copy_head(init: Encoder, head: FeatureHead) -> None:
     if init.takes_images:
         raise InputError("the run to start from encodes images, not features; give another")
     if not isinstance(source, FeatureHead):
-        raise InputError("the run to start from holds a hasher; give one that was trained")
+        raise InputError("the run to start from holds a hasher; give one that trained a network")
     for name in ("n_features", "n_bits", "hidden"):
         if getattr(source, name) != getattr(head, name):
             raise InputError(

@@ -20,7 +20,7 @@ from orbithash.metrics.scoring import evaluate_codes
 from orbithash.networks import HashingNetwork, PhotoBackbone
 from orbithash.training.batches import ImageBatches, ImageReader
 from orbithash.training.checkpoint import Checkpoints
-from orbithash.training.distributed import ALONE, Processes
+from orbithash.training.distributed import SINGLE_PROCESS, Processes
 from orbithash.training.environment import Interrupted, seeded
 from orbithash.training.hooks import Hooks
 from orbithash.training.loop import train_network
@@ -48,7 +48,7 @@ def train_on_images(
     device: str = "cpu",
     hooks: Hooks | None = None,
     checkpoints: Checkpoints | None = None,
-    processes: Processes = ALONE,
+    processes: Processes = SINGLE_PROCESS,
 ) -> tuple[ImageEncoder, list[Epoch]]:
     """Fine-tune the backbone with a head on the training images, by any loss.
 
@@ -74,7 +74,7 @@ def train_on_images(
             "init": None if init is None else weights_digest(network),
         }
         side = backbone.view.crop
-        processes.leave_unused(network, torch.zeros(1, 3, side, side, device=device))
+        processes.freeze_unused(network, torch.zeros(1, 3, side, side, device=device))
         encoder = ImageEncoder(network)
         source = ImageBatches(
             ImageReader(
@@ -108,11 +108,11 @@ def train_on_images(
                 network,
                 plan.loss.to(device),
                 source,
-                settings.for_batches_of(plan.batches.batch_size),
+                settings.scaled_to_batch_size(plan.batches.batch_size),
                 groups=fine_tuning_groups(network.backbone, network.head, settings),
                 validate=partial(validation.score, encoder) if len(plan.held_out) else None,
                 hooks=hooks,
-                checkpoints=checkpoints and checkpoints.of(identity),
+                checkpoints=checkpoints and checkpoints.for_run(identity),
                 processes=processes,
             )
     return encoder, history
@@ -181,7 +181,7 @@ class Validation:
     database_rows: Int64[np.ndarray, " database"]
     database_labels: Shaped[np.ndarray, "database *classes"]
     hooks: Hooks
-    processes: Processes = ALONE
+    processes: Processes = SINGLE_PROCESS
 
     def score(self, encoder: ImageEncoder) -> float:
         """Return the mean average precision."""

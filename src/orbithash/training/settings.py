@@ -2,8 +2,8 @@
 
 method            the method they were found for
 margin_of_bits    the margin as a share of the bits, so that it serves codes of any length
-[options]         of the method, where not its defaults
-[settings]        what differs from the default preset, by the names of `TrainingSettings`
+[options]         options that differ from the method's defaults
+[settings]        fields of `TrainingSettings` that differ from the default preset
 
 Other entries of the file are ignored.
 """
@@ -26,7 +26,7 @@ class TrainingSettings:
     """Settings of training besides the data, the method and the seed."""
 
     epochs: int = 150
-    batch_size: int = 500  # at most a quarter of the images
+    batch_size: int = 500  # reduced to a quarter of the images if that is less
     images_per_class: int = 5  # in a batch; more if there are too few classes to fill it
 
     optimizer: Literal["adam", "sgd"] = "adam"
@@ -59,14 +59,16 @@ class TrainingSettings:
         if not self.learning_rate > 0 or not self.weight_decay >= 0:
             raise InputError(
                 f"learning_rate={self.learning_rate}, weight_decay={self.weight_decay}; "
-                "the rate must be above 0 and the decay not below it"
+                "learning_rate must be > 0 and weight_decay >= 0"
             )
         for name in ("momentum", "dropout", "validation"):
             if not 0 <= getattr(self, name) < 1:
-                raise InputError(f"{name}={getattr(self, name)}; give a number from 0 to below 1")
+                raise InputError(
+                    f"{name}={getattr(self, name)}; give a number with 0 <= number < 1"
+                )
         for name in ("warmup", "clip", "new_layer_rate", "bias_rate"):
             if not 0 <= getattr(self, name) < math.inf:
-                raise InputError(f"{name}={getattr(self, name)}; give a number from 0 on")
+                raise InputError(f"{name}={getattr(self, name)}; give a number >= 0")
         if self.precision not in ("float32", "bfloat16"):
             raise InputError(f"precision={self.precision!r}; choose float32 or bfloat16")
         if self.optimizer not in ("adam", "sgd") or self.schedule not in ("cosine", "steps"):
@@ -75,7 +77,7 @@ class TrainingSettings:
                 "choose adam or sgd, and cosine or steps"
             )
 
-    def for_batches_of(self, n_images: int) -> "TrainingSettings":
+    def scaled_to_batch_size(self, n_images: int) -> "TrainingSettings":
         """Return settings with the learning rate for batches of another size.
 
         Smaller batches have noisier gradients and need smaller steps: proportional to the size with
@@ -139,8 +141,8 @@ def resolve_settings(
 ) -> TrainingSettings:
     """Return the settings of a run: those of the preset, then of the file, then the changes.
 
-    Another batch size brings its own learning rate, unless one is given. A run that starts from
-    another has as many hidden units. Changes that are None are ignored.
+    If only the batch size is changed, the learning rate is scaled to it. With `init`, the number of
+    hidden units is that of its run. Changes that are None are ignored.
     """
     changes = {name: value for name, value in changes.items() if value is not None}
     known = {field.name for field in fields(TrainingSettings)}
@@ -163,13 +165,13 @@ def resolve_settings(
     given = dict(settings) | changes
     resolved = replace(presets[preset], **given)
     if "batch_size" in given and "learning_rate" not in given:
-        return replace(presets[preset].for_batches_of(resolved.batch_size), **given)
+        return replace(presets[preset].scaled_to_batch_size(resolved.batch_size), **given)
     return resolved
 
 
 @dataclass(frozen=True, eq=False)
 class ChosenSettings:
-    """A method with how to train it."""
+    """A method, its options and its training settings, as read from a file."""
 
     method: str
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -184,7 +186,7 @@ class ChosenSettings:
 
 
 def read_settings(file: Path) -> ChosenSettings:
-    """What a file says, checked."""
+    """Read and validate a settings file."""
     try:
         values = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -205,7 +207,7 @@ def read_settings(file: Path) -> ChosenSettings:
 def check_kinds(
     file: Path, place: str, values: Mapping[str, Any], kinds: Mapping[str, Any]
 ) -> None:
-    """Raise unless every value is known by its name and of the kind that it must be."""
+    """Raise unless every value has a known name and the right type."""
     for name, value in values.items():
         if name not in kinds:
             raise InputError(f"{file} sets {name!r}; there are {', '.join(sorted(kinds))}")
@@ -233,7 +235,7 @@ def is_of_kind(value: Any, kind: Any) -> bool:
 
 
 def described(kind: Any) -> str:
-    """A kind in words."""
+    """Describe a type for an error message."""
     if get_origin(kind) is Literal:
         return " or ".join(get_args(kind))
     if get_origin(kind) is abc.Mapping:
@@ -243,7 +245,7 @@ def described(kind: Any) -> str:
 
 
 def as_toml(values: Mapping[str, Any]) -> str:
-    """Plain values, and tables of them, as TOML.
+    """Write plain values, and tables of them, as TOML.
 
     >>> print(as_toml({"method": "triplet", "settings": {"epochs": 50, "memory": 0}}))
     method = "triplet"

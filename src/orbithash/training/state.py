@@ -51,20 +51,20 @@ class BestEpoch:
     def __init__(self, network: nn.Module, *, patience: int) -> None:
         self.network, self.patience = network, patience
         self.score = -math.inf
-        self.worse_since = 0  # scores in a row that were no better
+        self.n_without_improvement = 0  # consecutive scores
         self.weights: dict[str, Tensor] = {}
 
     def offer(self, score: float) -> None:
         if score > self.score:
-            self.score, self.worse_since = score, 0
+            self.score, self.n_without_improvement = score, 0
             self.weights = {
                 name: weight.clone() for name, weight in self.network.state_dict().items()
             }
         else:
-            self.worse_since += 1
+            self.n_without_improvement += 1
 
-    def exhausted(self) -> bool:
-        return self.worse_since >= self.patience
+    def out_of_patience(self) -> bool:
+        return self.n_without_improvement >= self.patience
 
     def restore(self) -> None:
         if self.weights:
@@ -74,12 +74,12 @@ class BestEpoch:
         return self.weights
 
     def values(self) -> dict[str, Any]:
-        return {"score": self.score, "worse_since": self.worse_since}
+        return {"score": self.score, "worse_since": self.n_without_improvement}
 
     def restore_from(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
         """Restore what `tensors` and `values` returned."""
         self.weights = dict(tensors)
-        self.score, self.worse_since = values["score"], values["worse_since"]
+        self.score, self.n_without_improvement = values["score"], values["worse_since"]
 
 
 @runtime_checkable

@@ -75,8 +75,8 @@ def test_a_parent_folder_of_the_devkit_is_accepted(inner, tmp_path):
         ("ImageSets/Main/test.txt", r"test.txt is missing; unpack .*VOCtest_06-Nov-2007.tar"),
         ("ImageSets/Main/train.txt", r"Main/train.txt is missing"),
         ("ImageSets/Main/trainval.txt", r"Main/trainval.txt is missing"),
-        ("JPEGImages/000004.jpg", r"000004.jpg is missing, one of 1 missing images of 6"),
-        ("Annotations/000006.xml", r"000006.xml is missing, one of 1 missing annotations of 6"),
+        ("JPEGImages/000004.jpg", r"1 of 6 images are missing, the first is .*000004.jpg;"),
+        ("Annotations/000006.xml", r"1 of 6 annotations are missing, the first is .*000006.xml;"),
     ],
 )
 def test_missing_files_are_named(missing, message, tmp_path):

@@ -1,11 +1,11 @@
-"""Reading of published benchmark folders, with errors that name what is missing."""
+"""Files of published benchmarks; errors name the missing file and say where to download it."""
 
 from collections.abc import Iterable
 from pathlib import Path
 
 from orbithash.errors import InputError
 
-# Where to download the benchmarks; we never download anything.
+# Download page of each benchmark; orbithash never downloads anything.
 HOMES = {
     "cub200_2011": "https://www.vision.caltech.edu/datasets/cub_200_2011/",
     "stanford_dogs": "http://vision.stanford.edu/aditya86/ImageNetDogs/",
@@ -15,7 +15,10 @@ HOMES = {
 
 
 def read_lines(file: Path, *, advice: str) -> list[str]:
-    """Return the non-empty lines of a text file, stripped; any line ends are accepted."""
+    """Return the non-empty lines of a text file, stripped; any newline style.
+
+    `advice` tells the user how to get the file; it ends the error message.
+    """
     require_file(file, advice=advice)
     try:
         # Editors on Windows may begin a file with a byte order mark.
@@ -31,11 +34,15 @@ def require_file(file: Path, *, advice: str) -> None:
 
 
 def require_files(folder: Path, paths: Iterable[str], *, what: str, advice: str) -> None:
-    """Raise unless every path beneath the folder is a file; the error names the first missing."""
+    """Raise unless every path beneath the folder is a file.
+
+    The error counts the missing files, calls them `what` (such as "images"), names the first and
+    ends with `advice`.
+    """
     paths = list(paths)
     missing = [path for path in paths if not (folder / path).is_file()]
     if missing:
         raise InputError(
-            f"{folder / missing[0]} is missing, one of {len(missing)} missing {what} of "
-            f"{len(paths)}; {advice}"
+            f"{len(missing)} of {len(paths)} {what} are missing, the first is "
+            f"{folder / missing[0]}; {advice}"
         )

@@ -1,4 +1,4 @@
-"""What features and runs depend on, as text: equal texts mean equal results."""
+"""Fingerprints of features and runs: equal if all inputs are equal."""
 
 import hashlib
 import json
@@ -70,7 +70,7 @@ def features_digest(data: LabelledFeatures) -> str:
 
 def split_rows(split: Split) -> list[Shaped[np.ndarray, " _"]]:
     rows = [split.train, split.query, split.database]
-    # Most splits have no validation rows; their digests are those of earlier versions.
+    # Left out when empty, which keeps the digests of earlier versions.
     return [*rows, split.validation] if len(split.validation) else rows
 
 

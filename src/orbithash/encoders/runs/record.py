@@ -28,12 +28,14 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class Epoch:
-    """The figures of one epoch."""
+    """The metrics of one epoch."""
 
     number: int  # from 0
     loss: float  # mean over the batches
     learning_rate: float
-    active_share: float | None = None  # share of triplets within the margin, if the loss has any
+    active_share: float | None = (
+        None  # share of triplets with a positive hinge, if the loss has any
+    )
     bit_balance: float = 0.0  # 1: every bit is set for half of the images; 0: all bits are constant
     validation_map: float | None = None  # of the epochs that were validated
     seconds: float = 0.0
