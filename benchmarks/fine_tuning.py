@@ -1,16 +1,16 @@
-"""Fine-tuning GoogLeNet on image files beside a plain PyTorch loop, in one run.
+"""Fine-tuning GoogLeNet on image files, against a plain PyTorch loop in the same run.
 
     python benchmarks/fine_tuning.py [FOLDER OF CLASS FOLDERS]
 
-The plain loop decodes with Pillow in the same process, uses contiguous tensors and leaves memory to
-the C library's defaults. Network, loss, optimizer, images, batches and threads are the same. Each
-runs in processes of its own, in turns, and its fastest epoch counts; without a folder, photographs
-are made up.
+The plain loop decodes with Pillow in the same process, uses contiguous tensors and the C library's
+default memory allocation. Network, loss, optimizer, images, batches and threads are the same. The
+two alternate, each in its own process, and the fastest epoch counts. Without a folder, photographs
+are synthetic.
 """
 
 import os
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that wait should sleep
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # waiting threads should sleep
 
 import subprocess
 import sys
@@ -21,14 +21,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from orbithash.training.image_batches import ImageBatches, ImageReader
 from PIL import Image
 
 from measure import at_least
 from orbithash.data import ClassBalancedBatches, ImageFiles, class_folders
 from orbithash.losses import OrderAwareTripletLoss
 from orbithash.networks import GoogLeNet, HashingNetwork
-from orbithash.training import TrainingSettings, seeded, train
+from orbithash.training import TrainingSettings, seeded, train_network
+from orbithash.training.batches import ImageBatches, ImageReader
 from orbithash.training.environment import keep_freed_memory
 from orbithash.training.on_images import training_view
 
@@ -39,12 +39,12 @@ BAR = 1.3
 
 
 def main() -> int:
-    if len(sys.argv) == 3:  # one competitor, in a process of its own
-        competitor = {"ours": fine_tuned_by_us, "plain": fine_tuned_plainly}[sys.argv[1]]
+    if len(sys.argv) == 3:  # one competitor, in its own process
+        competitor = {"ours": our_seconds, "plain": plain_seconds}[sys.argv[1]]
         print(competitor(class_folders(Path(sys.argv[2]))))
         return 0
-    with tempfile.TemporaryDirectory() as made_up:
-        folder = sys.argv[1] if len(sys.argv) == 2 else str(photographs(Path(made_up)))
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = sys.argv[1] if len(sys.argv) == 2 else str(photographs(Path(temporary)))
         seconds: dict[str, list[float]] = {"plain": [], "ours": []}
         for _ in range(TURNS):
             for name, measured in seconds.items():
@@ -54,28 +54,28 @@ def main() -> int:
     batch = CLASSES * IMAGES_PER_CLASS
     print(
         f"fine-tuning GoogLeNet, batches of {batch}, {torch.get_num_threads()} threads: "
-        f"{batch * BATCHES / ours:.1f} images/s, plainly {batch * BATCHES / plain:.1f}"
+        f"{batch * BATCHES / ours:.1f} images/s, plain loop {batch * BATCHES / plain:.1f}"
     )
     return 0 if at_least("times faster than a plain loop", plain / ours, BAR) else 1
 
 
-def fine_tuned_by_us(images: ImageFiles) -> float:
-    """Seconds of the fastest epoch, by the library's loop."""
+def our_seconds(images: ImageFiles) -> float:
+    """Return the seconds of the fastest epoch of the library's loop."""
     keep_freed_memory()
-    network = start()
+    network = initial_network()
     network.to(memory_format=torch.channels_last)
     rows = np.arange(len(images))
     reader = ImageReader(images, rows, images.labels, training_view(network.backbone), seed=0)
     workers = min(2, os.cpu_count() or 1)
     source = ImageBatches(reader, batches(images), epochs=EPOCHS, n_workers=workers)
     with closing(source):
-        history = train(network, OrderAwareTripletLoss(), source, SETTINGS)
+        history = train_network(network, OrderAwareTripletLoss(), source, SETTINGS)
     return min(epoch.seconds for epoch in history)
 
 
-def fine_tuned_plainly(images: ImageFiles) -> float:
-    """Seconds of the fastest epoch, by what one would write in ten lines."""
-    network, loss = start().train(), OrderAwareTripletLoss()
+def plain_seconds(images: ImageFiles) -> float:
+    """Return the seconds of the fastest epoch of a loop of ten lines."""
+    network, loss = initial_network().train(), OrderAwareTripletLoss()
     optimizer = torch.optim.AdamW(network.parameters(), lr=SETTINGS.learning_rate)
     seconds = []
     for epoch in range(EPOCHS):
@@ -102,13 +102,13 @@ def plain_view(file: Path, rng: np.random.Generator) -> np.ndarray:
     return np.asarray(part.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if share < 0.75 else part)
 
 
-def start() -> HashingNetwork:
+def initial_network() -> HashingNetwork:
     with seeded(0):
         return HashingNetwork(GoogLeNet(), 32)
 
 
 class FewBatches(ClassBalancedBatches):
-    """The first batches of every epoch: enough to measure."""
+    """The first batches of every epoch, which are enough to measure."""
 
     def __len__(self) -> int:
         return BATCHES
@@ -119,7 +119,7 @@ def batches(images: ImageFiles) -> FewBatches:
 
 
 def photographs(folder: Path) -> Path:
-    """JPEGs of a usual size that decode like photographs: smooth, with some noise."""
+    """Write JPEGs of a usual size that decode like photographs: smooth, with some noise."""
     rng = np.random.default_rng(0)
     for number in range(CLASSES * IMAGES_PER_CLASS * BATCHES):
         coarse = rng.integers(0, 256, (12, 16, 3), dtype=np.uint8)

@@ -1,50 +1,43 @@
-"""The memory of fine-tuning on many image files: none of them stays there.
+"""The memory of fine-tuning on many image files: none of them stays in memory.
 
     python benchmarks/memory_of_training.py [IMAGES]
 
-One epoch of a small network on so many files of 64 × 64 pixels, 100,000 unless said otherwise. What
-counts is the highest sum over the process and its workers, above what the process had before it
-knew of any image; pages that several share count once.
+One epoch of a small network on files of 64 × 64 pixels, by default 100,000. The figure is the peak
+of the process and its workers together, above the memory before the first image was listed; shared
+pages count once.
 """
 
 import os
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that wait should sleep
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # waiting threads should sleep
 
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
 from measure import at_most
-from orbithash.data import class_folders
-from orbithash.evaluation import mean_average_precision
-from orbithash.networks import SmallCNN
-from orbithash.training import IMAGE_PRESETS, train_on_images
+from orbithash.training import train  # imported here, so that only training itself is measured
 
 CLASSES, SIDE = 100, 64
-BAR = 500  # MiB; 100,000 images are 1,172 MiB as they are read, and four times that as inputs
+BAR = 500  # MiB; 100,000 images are 1,172 MiB when decoded, and four times that as inputs
 
 
 def main() -> int:
     n_images = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
     with tempfile.TemporaryDirectory() as folder:
         write_images(Path(folder), n_images)
-        settings = replace(IMAGE_PRESETS["default"], epochs=1)
         before = mebibytes_of_all_processes()
-        with watched() as heights:
-            images = class_folders(Path(folder))
-            network, score = SmallCNN(channels=3), mean_average_precision
-            train_on_images(images, network, "order-aware", 32, settings, score=score)
+        with sampled_memory() as samples:
+            train(folder, bits=32, backbone="small-cnn", epochs=1, progress=False)
     decoded = n_images * SIDE * SIDE * 3 / 2**20
-    print(f"fine-tuning on {n_images} images, {decoded:.0f} MiB when read")
-    peak = max(heights)
+    print(f"fine-tuning on {n_images} images, {decoded:.0f} MiB when decoded")
+    peak = max(samples)
     print(f"  peak of all processes: {peak:.0f} MiB, {before:.0f} MiB at the start")
     return 0 if at_most("MiB above the start", peak - before, BAR) else 1
 
@@ -60,22 +53,22 @@ def write_images(folder: Path, n_images: int) -> None:
 
 
 @contextmanager
-def watched(seconds: float = 0.2) -> Iterator[list[float]]:
-    """What all processes hold together, looked at again and again while the block goes on."""
-    heights: list[float] = []
+def sampled_memory(seconds: float = 0.2) -> Iterator[list[float]]:
+    """Yield a list of the memory of all processes, measured regularly while the block runs."""
+    samples: list[float] = []
     done = threading.Event()
 
-    def watch() -> None:
+    def measure() -> None:
         while not done.wait(seconds):
-            heights.append(mebibytes_of_all_processes())
+            samples.append(mebibytes_of_all_processes())
 
-    watcher = threading.Thread(target=watch)
-    watcher.start()
+    thread = threading.Thread(target=measure)
+    thread.start()
     try:
-        yield heights
+        yield samples
     finally:
         done.set()
-        watcher.join()
+        thread.join()
 
 
 def mebibytes_of_all_processes() -> float:
@@ -93,7 +86,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def read(file: Path) -> str:
-    """The file of a process that may end meanwhile."""
+    """Return the content of a file; "" if its process has ended."""
     try:
         return file.read_text()
     except OSError:
