@@ -38,6 +38,7 @@ PACKAGES = (
     "data",
     "encoders",
     "errors",
+    "experiments",
     "evaluation",
     "hashers",
     "index",

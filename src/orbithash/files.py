@@ -6,6 +6,7 @@ import glob
 import os
 import secrets
 import shutil
+import threading
 from collections.abc import Iterator, Set
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from orbithash.errors import InputError, StorageError
 
 UNFINISHED = ".unfinished"
 LOCK = ".lock"  # may be left behind by a process that was killed
+HELD: dict[str, threading.Lock] = {}  # by folder, of this process
 DISK_FAILURES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
@@ -143,8 +145,12 @@ def locked_folder(folder: Path) -> Iterator[None]:
     The lock ends with the process. Forked workers, which may live a moment longer, do not hold it.
     """
     file = folder / LOCK
-    with file.open("a") as opened:
+    with ExitStack() as stack, file.open("a") as opened:
         try:
+            # The lock belongs to the process: threads need one of their own.
+            if not HELD.setdefault(str(folder), threading.Lock()).acquire(blocking=False):
+                raise OSError
+            stack.callback(HELD[str(folder)].release)
             fcntl.lockf(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # The previous owner may have renamed or removed the folder before we got the lock.
             ours = os.path.samestat(os.fstat(opened.fileno()), file.stat())

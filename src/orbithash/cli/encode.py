@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from orbithash.cli.progress import Device, print_unreadable, progress_bar
+from orbithash.cli.options import Device, print_unreadable
 from orbithash.files import check_new_file
 
 
@@ -32,6 +32,7 @@ def encode_command(
     from orbithash.data import open_unlabelled
     from orbithash.encoders import encode_source
     from orbithash.encoders.encoding import unreadable_list, write_codes, write_unreadable
+    from orbithash.encoders.progress import progress_bar
 
     encoder = load(run, device=device)
     data = open_unlabelled(source)

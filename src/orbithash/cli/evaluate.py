@@ -9,7 +9,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from orbithash.cli.progress import Device, print_unreadable, progress_bar
+from orbithash.cli.options import Device, print_unreadable
 from orbithash.errors import InputError
 from orbithash.files import output_folder
 
@@ -40,6 +40,7 @@ def evaluate_command(
         from orbithash.data import ImageFiles, open_source
         from orbithash.encoders import read_record
         from orbithash.encoders.encoding import write_unreadable
+        from orbithash.encoders.progress import progress_bar
         from orbithash.encoders.runs.run_folder import trained_queries
         from orbithash.evaluation import encode_split, evaluate_rows
         from orbithash.experiments.report.figure import (

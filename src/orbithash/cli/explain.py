@@ -8,7 +8,6 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from orbithash.cli.progress import progress_bar
 from orbithash.errors import InputError
 from orbithash.files import check_new_file
 
@@ -35,6 +34,7 @@ def explain_command(
     from orbithash import load  # --help must not wait for torch
     from orbithash.data import open_source
     from orbithash.encoders import read_record
+    from orbithash.encoders.progress import progress_bar
     from orbithash.experiments.explain import explain_query
     from orbithash.experiments.report.examples import find_image, thumbnail
     from orbithash.experiments.report.explain_figure import explanation_figure, heaviest

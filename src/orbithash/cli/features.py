@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from orbithash.cli.progress import Device, print_unreadable, progress_bar
+from orbithash.cli.options import Device, print_unreadable
 from orbithash.files import check_file_name
 
 
@@ -46,6 +46,7 @@ def features_command(
     from orbithash.data.sources import image_files  # --help must not wait for torch
     from orbithash.encoders.encoding import unreadable_list
     from orbithash.encoders.extraction.extract import extract_features
+    from orbithash.encoders.progress import progress_bar
     from orbithash.networks import load_photo_backbone
     from orbithash.networks.backbones import check_device
 

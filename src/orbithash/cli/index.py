@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from orbithash.cli.progress import Device, progress_bar
+from orbithash.cli.options import Device
 from orbithash.errors import InputError
 
 if TYPE_CHECKING:
@@ -59,13 +59,19 @@ def index_command(
 def update(console: Console, out: str, run: Path, source: str, *, prune: bool, device: str) -> None:
     from orbithash import load, open_index  # --help must not wait for torch
     from orbithash.data import open_unlabelled
+    from orbithash.data.sources import absolute_source
+    from orbithash.encoders.encoder import check_encodes
+    from orbithash.encoders.progress import progress_bar
 
-    open_unlabelled(source)  # a wrong source must not leave a new, empty index
+    data = open_unlabelled(source)
     encoder = load(run, device=device)
+    check_encodes(encoder, data)  # a wrong source must not leave a new, empty index
     with open_index(out, encoder=encoder) as opened:
         try:
             with progress_bar(console) as show:
-                report = opened.add_images(source, prune=prune, progress=show)
+                report = opened.add_images(
+                    data, name=absolute_source(source), prune=prune, progress=show
+                )
         except KeyboardInterrupt:
             console.print("Stopped; repeat the command to continue.")
             raise

@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from orbithash.cli.progress import progress_bar
 from orbithash.errors import InputError
 from orbithash.files import make_folder
 
@@ -142,7 +141,9 @@ def code_lengths(bits: str | None) -> tuple[int, ...] | None:
 
 @contextmanager
 def extraction_progress(console: Console) -> Iterator["SourceProgress"]:
-    """A bar over the images of each source that has any, from its first word on."""
+    """Show a bar over the images of each source, from its first report on."""
+    from orbithash.encoders.progress import progress_bar  # --help must not wait for torch
+
     with ExitStack() as stack:
         bars = {}
 

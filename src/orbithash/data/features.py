@@ -48,6 +48,9 @@ class LabelledFeatures:
     def __len__(self) -> int:
         return len(self.features)
 
+    def __str__(self) -> str:
+        return f"{len(self)} rows of features"
+
 
 @dataclass(frozen=True, eq=False)
 class Vectors:
@@ -60,6 +63,9 @@ class Vectors:
 
     def __len__(self) -> int:
         return len(self.features)
+
+    def __str__(self) -> str:
+        return f"{len(self)} rows of features"
 
 
 def read_features(file: Path) -> LabelledFeatures:

@@ -1,5 +1,6 @@
 """Labelled images: files on disk, or the items of a torch Dataset."""
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -8,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from orbithash.data.splits import Split
-from orbithash.errors import InputError
+from orbithash.errors import InputError, UnreadableImageError
 
 Labels = Int[np.ndarray, " m"] | Int[np.ndarray, "m classes"] | Bool[np.ndarray, "m classes"]
 
@@ -107,26 +108,37 @@ class ImageDataset:
         A tensor has its channels first, and floats in it are in [0, 1], as torchvision's transforms
         make them.
         """
-        image = self.dataset[row][0]
+        try:
+            image = self.dataset[row][0]
+        except (OSError, ValueError) as error:
+            raise UnreadableImageError(Path(self.paths[row]), str(error)) from error
         if not hasattr(image, "detach"):
             return image
         pixels = image.detach().cpu().numpy()
         if pixels.dtype.kind == "f":
-            pixels = np.round(255 * pixels.clip(0, 1)).astype(np.uint8)
+            if pixels.size and not (pixels.min() >= 0 and pixels.max() <= 1):
+                raise InputError(
+                    f"{self.paths[row]} of {self} has values from {pixels.min():g} to "
+                    f"{pixels.max():g}; give floats in [0, 1] or uint8, without normalisation: the "
+                    "backbone normalises"
+                )
+            pixels = np.round(255 * pixels).astype(np.uint8)
         return np.moveaxis(pixels, 0, -1) if pixels.ndim == 3 else pixels
 
     def stamp(self, row: int) -> str:
-        return "in memory"
+        pixels = np.ascontiguousarray(np.asarray(self.image(row)))
+        return hashlib.blake2b(pixels.tobytes(), digest_size=8).hexdigest()
 
 
 def read_dataset(dataset: Any) -> ImageDataset:
     """Wrap a dataset of (image, label); labels are its `targets`, or those of its items."""
     try:
         targets = getattr(dataset, "targets", None)
-        if targets is None or len(targets) != len(dataset):
+        transformed = getattr(dataset, "target_transform", None) is not None
+        if targets is None or transformed or len(targets) != len(dataset):
             targets = [dataset[row][1] for row in range(len(dataset))]
         labels = np.stack([np.asarray(label) for label in targets])
-    except (TypeError, ValueError, LookupError) as error:
+    except (TypeError, ValueError, LookupError, RuntimeError, OSError) as error:
         raise InputError(
             f"cannot read the labels of {type(dataset).__name__}: {error}; its items must be "
             "(image, label), each label a number or a row of 0 and 1"
@@ -139,7 +151,8 @@ def read_dataset(dataset: Any) -> ImageDataset:
             "its items must be (image, label), each label a whole number or a row of 0 and 1"
         )
     n_classes = labels.shape[1] if several else int(labels.max()) + 1
-    names = tuple(map(str, getattr(dataset, "classes", None) or range(n_classes)))
+    classes = getattr(dataset, "classes", None)
+    names = tuple(map(str, range(n_classes) if classes is None else classes))
     labels = labels.astype(np.int64) if single else labels.astype(bool)
     check_class_names(labels, names, n_images=len(dataset))
     return ImageDataset(

@@ -68,8 +68,8 @@ def open_unlabelled(source: Any) -> ImageSource | LabelledFeatures | Vectors:
     """Open images or features to encode: neither a split nor labels are needed."""
     if isinstance(source, Vectors):
         return source
-    if isinstance(source, np.ndarray):
-        return Vectors(checked_features(source))
+    if isinstance(source, np.ndarray) or is_matrix(source):
+        return Vectors(float_features(source))
     if isinstance(source, str | Path):
         path = Path(source)
         if holds_features(str(source)):
@@ -108,12 +108,21 @@ def absolute_source(source: str | Path) -> str:
     return absolute_name(source)
 
 
+def float_features(features: Any) -> Any:
+    """Return features as checked float32 arrays; integers are converted."""
+    array = np.asarray(features)
+    return checked_features(array.astype(np.float32) if array.dtype.kind in "iub" else array)
+
+
+def is_matrix(source: Any) -> bool:
+    """Whether this is a list of rows of numbers."""
+    first = source[0] if isinstance(source, list) and source else None
+    return isinstance(first, list) and bool(first) and isinstance(first[0], int | float)
+
+
 def labelled_arrays(features: Any, labels: Any) -> LabelledFeatures:
     """Features and labels in memory; every row trains, and there are no queries."""
-    array = np.asarray(features)
-    if array.dtype.kind in "iub":
-        array = array.astype(np.float32)
-    vectors = checked_features(array)
+    vectors = float_features(features)
     return LabelledFeatures(
         vectors,
         checked_labels(np.asarray(labels), n_rows=len(vectors)),

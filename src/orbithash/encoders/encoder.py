@@ -11,6 +11,7 @@ from jaxtyping import Float, Int64, UInt8
 from orbithash.codes import binarize, pack
 from orbithash.data import ImageSource, LabelledFeatures, Vectors
 from orbithash.encoders.runs.record import Training
+from orbithash.errors import InputError
 
 Data = ImageSource | LabelledFeatures | Vectors
 Progress = Callable[[int, int], None]  # items done, and items in all
@@ -33,6 +34,17 @@ class Encoded:
         return pack(binarize(self.embeddings))
 
 
+def check_encodes(encoder: "Encoder", data: Data) -> None:
+    """Raise unless the encoder takes this kind of data."""
+    if encoder.takes_images and not isinstance(data, ImageSource):
+        raise InputError("this run encodes images, not features; give the images themselves")
+    if isinstance(data, ImageSource) and not encoder.takes_images:
+        raise InputError(
+            "this run encodes features, not images; extract them with `orbithash features`, by the "
+            "network that it was trained on"
+        )
+
+
 @runtime_checkable
 class Encoder(Protocol):
     """Encodes images, or feature vectors, as binary codes."""
@@ -40,6 +52,10 @@ class Encoder(Protocol):
     n_bits: int
     training: Training | None  # how it was trained, if that is known
     takes_images: bool  # else feature vectors
+
+    @property
+    def hidden(self) -> int | None:
+        """The hidden units of the head; None for a hasher."""
 
     @property
     def history(self) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int64, UInt8
 
 from orbithash.codes import binarize, pack
 from orbithash.data import LabelledFeatures, Vectors, read_vectors
-from orbithash.encoders.encoder import Data, Encoded, Progress, no_progress
+from orbithash.encoders.encoder import Data, Encoded, Progress, check_encodes, no_progress
 from orbithash.encoders.runs.estimators import take_apart
 from orbithash.encoders.runs.record import Epoch, Training
 from orbithash.encoders.runtime import exported
@@ -45,6 +45,12 @@ class FeatureEncoder:
         return int(np.prod(self.input_shape))
 
     @property
+    def hidden(self) -> int | None:
+        """The hidden units of the head; None for a hasher."""
+        head = self.network.head if isinstance(self.network, HashingNetwork) else self.network
+        return head.hidden if isinstance(head, FeatureHead) else None
+
+    @property
     def history(self) -> tuple[Epoch, ...]:
         return self.training.history if self.training else ()
 
@@ -66,11 +72,8 @@ class FeatureEncoder:
         progress: Progress = no_progress,
     ) -> Iterator[Encoded]:
         """Embed each batch of rows of the features."""
-        if not isinstance(data, LabelledFeatures | Vectors):
-            raise InputError(
-                f"this run encodes features of {self.n_features} numbers, not images; make them "
-                "with `orbithash features`, by the network that it was trained on"
-            )
+        check_encodes(self, data)
+        assert isinstance(data, LabelledFeatures | Vectors)
         done, total = 0, sum(map(len, batches))
         for rows in batches:
             yield Encoded(rows, self.embed(data.features[rows]), {})
@@ -134,6 +137,8 @@ class FeatureEncoder:
 
     def _checked(self, features: Any) -> Float[np.ndarray, "n *shape"]:
         vectors = np.asarray(features)
+        if vectors.dtype.kind in "iub":
+            vectors = vectors.astype(np.float32)
         if isinstance(self.network, Hasher) and vectors.ndim == 4:  # small images, as in its fit
             vectors = vectors.reshape(len(vectors), -1)
         if vectors.shape[1:] != self.input_shape or vectors.dtype.kind != "f":
@@ -145,4 +150,4 @@ class FeatureEncoder:
         if not np.isfinite(vectors).all():
             raise InputError("got features that are NaN or infinite; leave such rows out")
         # As in training: a float64 vector must get the same code as its float32 copy.
-        return np.ascontiguousarray(vectors, dtype=np.float32)
+        return np.require(vectors, dtype=np.float32, requirements=("C", "W"))

@@ -14,7 +14,7 @@ from PIL import Image
 from orbithash.codes import binarize, pack
 from orbithash.data import ImageSource
 from orbithash.data.transforms import read_view
-from orbithash.encoders.encoder import Data, Encoded, Progress, no_progress
+from orbithash.encoders.encoder import Data, Encoded, Progress, check_encodes, no_progress
 from orbithash.encoders.image_reading import read_through_network
 from orbithash.encoders.runs.record import Epoch, Training
 from orbithash.encoders.runtime import Runtime, choose_runtime, run_by, to_onnx
@@ -41,13 +41,19 @@ class ImageEncoder:
         self.training: Training | None = None
 
     @property
+    def hidden(self) -> int | None:
+        """The hidden units of the head."""
+        return self.network.head.hidden
+
+    @property
     def history(self) -> tuple[Epoch, ...]:
         return self.training.history if self.training else ()
 
     def embed(self, images: Sequence[Any]) -> Float32[np.ndarray, "n bits"]:
         """Return the embeddings in [0, 1] of images, given as `encode` takes them."""
-        if isinstance(images, str | Path | Image.Image):
+        if isinstance(images, str | Path | Image.Image) or np.ndim(images) in (2, 3):
             raise InputError(f"got one {type(images).__name__}; give a list of images")
+        images = list(images)
         parts = [np.empty((0, self.n_bits), np.float32)]
         with self._running("torch") as run:
             for start in range(0, len(images), BATCH):
@@ -69,8 +75,8 @@ class ImageEncoder:
         progress: Progress = no_progress,
     ) -> Iterator[Encoded]:
         """Embed each batch of rows of the images; files are read ahead by threads."""
-        if not isinstance(data, ImageSource):
-            raise InputError("this run encodes images, not features; give the images themselves")
+        check_encodes(self, data)
+        assert isinstance(data, ImageSource)
         total = sum(map(len, batches))
         before = 0
         # One runtime for all batches: exporting takes long, and runtimes differ in the last digits.

@@ -19,17 +19,19 @@ logger = logging.getLogger(__name__)
 
 
 def evaluate(
-    encoder: "Encoder", source: Any, *, progress: "Progress" = lambda done, total: None
+    encoder: "Encoder", source: Any, *, progress: "bool | Progress | None" = None
 ) -> Scores:
     """Search for every query in the database, and score the rankings.
 
     A source without a split is scored row by row: each is a query against all others. Unreadable
-    images are left out.
+    images are left out. A progress bar is shown by default in a terminal.
     """
     from orbithash.data import open_source
+    from orbithash.encoders.progress import reporting
 
     data = open_source(source)
-    encoded = encode_split(encoder, data, progress=progress)
+    with reporting(progress) as report:
+        encoded = encode_split(encoder, data, progress=report)
     return evaluate_rows(encoded, data)
 
 

@@ -72,10 +72,12 @@ def evaluate_codes(
     (0.75, (0.5, 1.0))
     """
     check_options(ties, map_at, precision_at)
-    if leave_one_out and (map_at or ties == "stable"):
-        raise InputError("got leave_one_out with map_at or stable ties; leave one of them out")
     query_codes = as_codes(query_codes, n_bits, "query")
     database_codes = as_codes(database_codes, n_bits, "database")
+    if leave_one_out and (map_at or ties == "stable"):
+        raise InputError("got leave_one_out with map_at or stable ties; leave one of them out")
+    if leave_one_out and not np.array_equal(query_codes, database_codes):
+        raise InputError("got leave_one_out with different queries and database; give the same")
     for name, codes in (("query", query_codes), ("database", database_codes)):
         if not len(codes):
             raise InputError(

@@ -39,6 +39,11 @@ class Hit:
     path: str
     labels: tuple[str, ...]
 
+    @property
+    def hamming(self) -> int:
+        """The bits that differ."""
+        return self.distance
+
 
 @dataclass(frozen=True, eq=False)
 class StoredItem:
@@ -61,6 +66,8 @@ class Result:
 
 def find(index: Index, queries: Sequence[Query]) -> list[Result]:
     """Search for several queries; those with equal parameters are searched together."""
+    for query in queries:
+        check_query(query)
     stored = stored_items(index, [query.id for query in queries if query.id is not None])
     codes = [
         stored[query.id].code if query.id is not None else given_code(query) for query in queries
@@ -76,7 +83,7 @@ def find(index: Index, queries: Sequence[Query]) -> list[Result]:
         if radius is not None and k is None:
             balls = index.within(batch, radius, where)
         else:
-            k = k or DEFAULT_K
+            k = DEFAULT_K if k is None else k
             # One more, because a stored item finds itself.
             by_id = any(queries[number].id is not None for number in numbers)
             nearest = index.search(batch, k + by_id, where)
@@ -88,6 +95,16 @@ def find(index: Index, queries: Sequence[Query]) -> list[Result]:
         result_of(query, code, stored, [pair for pair in pairs if pair[1] in present], present)
         for query, code, pairs in zip(queries, codes, found, strict=True)
     ]
+
+
+def check_query(query: Query) -> None:
+    """Raise unless k, radius and id are whole numbers in their ranges."""
+    for name, least in {"k": 1, "radius": 0, "id": -(2**63)}.items():
+        value = getattr(query, name)
+        if value is not None and not (isinstance(value, int | np.integer) and value >= least):
+            raise InputError(f"got {name}={value!r}; give a whole number from {least} on")
+    if query.where is not None and not isinstance(query.where, Where):
+        raise InputError(f"got where={query.where!r}; give Where(labels=('wren',)) or the like")
 
 
 def result_of(

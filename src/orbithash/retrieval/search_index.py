@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
-from orbithash.codes import binarize, pack
+from orbithash.codes import as_codes, binarize, pack
 from orbithash.data import open_unlabelled
 from orbithash.data.sources import absolute_source
 from orbithash.encoders import Encoder, Progress
-from orbithash.encoders.encoder import no_progress
+from orbithash.encoders.progress import reporting
 from orbithash.encoders.runs.model_file import encoder_from_bytes, encoder_to_bytes
 from orbithash.errors import InputError
 from orbithash.index import (
@@ -46,14 +46,17 @@ def open_index(
         create_index(address, encoder.n_bits, encoder=content).close()
         return SearchIndex(open_stored(address, engine=engine), encoder)
     index = open_stored(address, engine=engine)
-    stored = index.encoder()
-    # Written again, because an older version may have written the same encoder in other words.
-    if content not in (stored, encoder_to_bytes(encoder_from_bytes(stored))):
+    try:
+        stored = index.encoder()
+        # Written again, because an older version may have written the same encoder differently.
+        if content not in (stored, encoder_to_bytes(encoder_from_bytes(stored))):
+            raise InputError(
+                f"{address} holds codes of another encoder, which cannot be compared with this "
+                "one's; give the run that made it, or another name"
+            )
+    except BaseException:
         index.close()
-        raise InputError(
-            f"{address} holds codes of another encoder, which cannot be compared with this one's; "
-            "give the run that made it, or another name"
-        )
+        raise
     return SearchIndex(index, encoder)
 
 
@@ -72,17 +75,31 @@ class SearchIndex:
         return self._encoder
 
     def add_images(
-        self, source: Any, *, prune: bool = False, progress: Progress = no_progress
+        self,
+        source: Any,
+        *,
+        name: str | None = None,
+        prune: bool = False,
+        progress: bool | Progress | None = None,
     ) -> IndexReport:
         """Encode and store the images, or features, of a source that are new or changed.
 
-        With `prune`, stored items that the source no longer has are removed.
+        `name` identifies the source in later calls. A path is its own name; data in memory need
+        one. With `prune`, stored items that the source no longer has are removed. A progress bar is
+        shown by default in a terminal.
         """
+        if name is None:
+            if not isinstance(source, str | Path):
+                raise InputError(
+                    f"got a {type(source).__name__} without a name; give name=, by which the same "
+                    "source is recognised when it is indexed again"
+                )
+            name = absolute_source(source)
         data = open_unlabelled(source)
-        name = absolute_source(source) if isinstance(source, str | Path) else str(data)
-        return index_source(
-            self.index, self.encoder, data, source=name, prune=prune, progress=progress
-        )
+        with reporting(progress) as report:
+            return index_source(
+                self.index, self.encoder, data, source=name, prune=prune, progress=report
+            )
 
     def query(
         self,
@@ -103,9 +120,12 @@ class SearchIndex:
         if len(given) != 1:
             raise InputError(f"got {len(given)} of item, id and code; give one of them")
         if item is not None:
-            code = pack(binarize(self.encoder.embed_queries([item])[1]))[0]
+            codes = pack(binarize(self.encoder.embed_queries([item])[1]))
+            if len(codes) != 1:
+                raise InputError(f"got {len(codes)} queries in one; use query_many")
+            code = codes[0]
         elif code is not None:
-            code = np.asarray(code, dtype=np.uint8).reshape(-1)
+            code = as_codes(np.atleast_2d(np.asarray(code)), self.n_bits)[0]
         (result,) = find(self.index, [Query(code, id, k, radius, where)])
         return list(result.hits)
 
@@ -121,7 +141,7 @@ class SearchIndex:
         """Return the name and the result of each item, then of each id; see `query`."""
         names: list[str] = []
         queries = [Query(id=identifier, k=k, radius=radius, where=where) for identifier in ids]
-        if items:
+        if len(items):
             names, embeddings = self.encoder.embed_queries(items)
             codes = pack(binarize(embeddings))
             queries = [Query(code, None, k, radius, where) for code in codes] + queries
@@ -170,6 +190,12 @@ class SearchIndex:
 
     def stats(self) -> IndexStats:
         return self.index.stats()
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the index has besides, such as `known` and `undamaged`."""
+        if name.startswith("_") or name == "index":
+            raise AttributeError(name)
+        return getattr(self.index, name)
 
     def close(self) -> None:
         self.index.close()

@@ -174,6 +174,8 @@ class ImageReader(Dataset[Pixels | InputError]):
                 except UnreadableImageError as error:
                     unreadable[position] = error.reason
                     continue
+                except InputError as error:
+                    return InputError(str(error))
                 positions.append(position)
                 taken.add(position)
                 break

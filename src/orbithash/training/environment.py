@@ -30,13 +30,13 @@ def interruption() -> Iterator[Callable[[], bool]]:
 
     A second Ctrl-C does not wait for the step to end.
     """
-    requested = False
+    requested: int | None = None
 
     def request(number: int, frame: FrameType | None) -> None:
         nonlocal requested
-        if requested and number == signal.SIGINT:
+        if requested is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
-        requested = True
+        requested = number
         logger.warning("stopping after this step; press Ctrl-C again to stop at once")
 
     if threading.current_thread() is not threading.main_thread():
@@ -45,10 +45,12 @@ def interruption() -> Iterator[Callable[[], bool]]:
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(number, request) for number in numbers]
     try:
-        yield lambda: requested
+        yield lambda: requested is not None
     finally:
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
+    if requested is not None:  # it came too late to stop between two steps
+        signal.raise_signal(requested)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from torch import nn
 from orbithash.codes import check_n_bits
 from orbithash.data import ImageSource, LabelledFeatures, open_source
 from orbithash.encoders import Encoder, Epoch, ImageEncoder, RunRecord, Training, load_run
+from orbithash.encoders.runs.estimators import check_can_be_saved
 from orbithash.encoders.runs.fingerprints import data_digest, recorded_weights, weights_digest
 from orbithash.encoders.runs.record import package_versions
 from orbithash.encoders.runs.run_folder import (
@@ -45,7 +46,7 @@ def train(
     resume: bool = False,
     force: bool = False,
     preset: str = "default",
-    settings: TrainingSettings | str | Path | None = None,
+    settings: TrainingSettings | Mapping[str, Any] | str | Path | None = None,
     init: str | Path | Encoder | None = None,
     seed: int = 0,
     device: str | None = None,
@@ -82,22 +83,27 @@ def train(
         changes: Fields of `TrainingSettings`, such as `epochs=20`.
     """
     out = None if out is None else Path(out)
-    if out is not None and resume and is_finished(out):
-        return load_run(out)
     check_n_bits(bits)
     bits, seed = int(bits), int(seed)  # numpy's integers cannot be written as JSON
     check_tensorboard(tensorboard, out)
+    if seed < 0:
+        raise InputError(f"got seed={seed}; give a whole number from 0 on")
     chosen, file_settings = method_and_settings(method, options, settings, bits)
+    if out is not None and resume and is_finished(out):
+        return finished_run(out, chosen, bits, seed)
+    if out is not None and isinstance(chosen.given, Hasher):
+        check_can_be_saved(chosen.given)
     data = open_source(source)
     on_images = isinstance(data, ImageSource)
-    given = {"backbone": backbone, "weights": weights, "device": device, "workers": workers}
+    gpu = None if device == "cpu" else device
+    given = {"backbone": backbone, "weights": weights, "device": gpu, "workers": workers}
     check_arguments(data, source, chosen, given)
     check_device(device or "cpu")
     init_encoder = load_run(init) if isinstance(init, str | Path) else init
     resolved = resolve_settings(
         preset, file_settings, changes, on_images=on_images, init=init_encoder
     )
-    digest = data_digest(data)
+    digest = data_digest(data) if out is not None else ""  # only a run that is written needs it
     record = RunRecord(
         method=chosen.name,
         n_bits=bits,
@@ -109,7 +115,7 @@ def train(
         init=None if init is None else source_name(init),
         versions=package_versions(),
         weights=None if weights is None else str(weights),
-        data_digest=digest,
+        data_digest=digest or None,
         features_by=recorded_weights(data) if isinstance(data, LabelledFeatures) else None,
     )
     encoder: Encoder
@@ -171,14 +177,28 @@ def train(
     return encoder
 
 
+def finished_run(out: Path, method: Method, n_bits: int, seed: int) -> Encoder:
+    """Load a finished run; raise if it is another one than was asked for."""
+    encoder = load_run(out)
+    record = encoder.training.record if encoder.training else None
+    for name, wanted in (("method", method.name), ("n_bits", n_bits), ("seed", seed)):
+        found = getattr(record, name, wanted)
+        if found != wanted:
+            raise InputError(
+                f"{out} is a finished run with {name}={found}, but here it is {wanted}; give out "
+                "another name, or force=True to replace it"
+            )
+    return encoder
+
+
 def method_and_settings(
     method: str | nn.Module | Hasher,
     options: Mapping[str, Any] | None,
-    settings: TrainingSettings | str | Path | None,
+    settings: TrainingSettings | Mapping[str, Any] | str | Path | None,
     n_bits: int,
 ) -> tuple[Method, TrainingSettings | Mapping[str, Any]]:
     """Return the method and the settings of a file; given options override those of the file."""
-    if settings is None or isinstance(settings, TrainingSettings):
+    if settings is None or isinstance(settings, TrainingSettings | Mapping):
         return as_method(method, options), settings or {}
     from_file = read_settings(Path(settings))
     if from_file.method != method:
@@ -239,9 +259,9 @@ def initial_backbone(
         return backbone_of_run(init, backbone, weights)
     if backbone is None:
         raise InputError(
-            f"{source} is not a features file; give --backbone to fine-tune a network on its "
-            f"images, or extract features with: orbithash features {source} --backbone NAME "
-            "--weights FILE --out FEATURES.npz"
+            f"{source_name(source)} is not a features file; give --backbone to fine-tune a network "
+            f"on its images, or extract features with: orbithash features {source_name(source)} "
+            "--backbone NAME --weights FILE --out FEATURES.npz"
         )
     if isinstance(backbone, PhotoBackbone):
         return copy.deepcopy(backbone), backbone.registry_name()

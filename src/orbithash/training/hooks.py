@@ -2,7 +2,8 @@
 
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -35,8 +36,9 @@ def call_all(*functions: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
-def tensorboard_writer(folder: Path) -> Callable[[Epoch], None]:
-    """Return a function that adds every figure of an epoch to TensorBoard's folder.
+@contextmanager
+def tensorboard_writer(folder: Path) -> Iterator[Callable[[Epoch], None]]:
+    """Yield a function that adds every metric of an epoch to TensorBoard's folder.
 
     A resumed run passes its earlier epochs first, so older entries are purged.
     """
@@ -59,7 +61,10 @@ def tensorboard_writer(folder: Path) -> Callable[[Epoch], None]:
                 writer.add_scalar(name, value, epoch.number)
         writer.flush()
 
-    return write
+    try:
+        yield write
+    finally:
+        writer.close()
 
 
 class UnreadableLog:

@@ -73,8 +73,19 @@ class Method:
     def identity(self) -> dict[str, Any]:
         """Return all that determines the method, for a checkpoint's fingerprint."""
         if isinstance(self.given, nn.Module):
-            return {"method": self.name, "loss": f"{self.given} {weights_digest(self.given)}"}
+            described = f"{self.given} {plain_attributes(self.given)} {weights_digest(self.given)}"
+            return {"method": self.name, "loss": described}
         return {**self.options, "method": self.name}
+
+
+def plain_attributes(module: nn.Module) -> dict[str, Any]:
+    """Return the numbers and strings that a module holds, such as a margin."""
+    return {
+        f"{name}.{key}" if name else key: value
+        for name, part in module.named_modules()
+        for key, value in vars(part).items()
+        if isinstance(value, bool | int | float | str) and key != "training"
+    }
 
 
 def as_method(
@@ -102,7 +113,14 @@ def as_method(
         )
     kinds: dict[str, type] = {**LOSSES, **HASHERS}
     names = [name for name, kind in kinds.items() if type(method) is kind]
-    return Method(names[0] if names else type(method).__name__, given=method)
+    name = names[0] if names else type(method).__name__
+    # Recorded with the run: the arguments that the object was made with, as far as it shows them.
+    arguments = inspect.signature(type(method)).parameters.keys() - {"n_bits", "random_state"}
+    held = vars(method)
+    recorded = {
+        key: held[key] for key in sorted(arguments) if isinstance(held.get(key), str | int | float)
+    }
+    return Method(name, recorded, given=method)
 
 
 @dataclass(frozen=True, eq=False)

@@ -85,7 +85,7 @@ def train_on_arrays(
             checkpoints=checkpoints and checkpoints.for_run(identity),
             processes=processes,
         )
-    return FeatureEncoder(network, inputs.shape[1:]), history
+    return FeatureEncoder(network.eval(), inputs.shape[1:]), history
 
 
 def fit_hasher(

@@ -115,6 +115,7 @@ def train_on_images(
                 checkpoints=checkpoints and checkpoints.for_run(identity),
                 processes=processes,
             )
+    network.eval()
     return encoder, history
 
 

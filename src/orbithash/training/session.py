@@ -91,10 +91,11 @@ def training_session(
                 signalled = stack.enter_context(interruption())
                 stopping = lambda: signalled() or hooks.stopping()  # noqa: E731
         if tensorboard is not None and processes.first:
-            writers.append(tensorboard_writer(Path(tensorboard)))
-        console = Console(quiet=not (progress and processes.first))
-        bar = epoch_bar if method.is_loss else fit_spinner
-        shown = stack.enter_context(bar(console, method.name, epochs))
+            writers.append(stack.enter_context(tensorboard_writer(Path(tensorboard))))
+        shown = Hooks()
+        if progress and processes.first:
+            bar = epoch_bar if method.is_loss else fit_spinner
+            shown = stack.enter_context(bar(Console(), method.name, epochs))
         yield TrainingSession(
             processes,
             Hooks(

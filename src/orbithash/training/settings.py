@@ -154,9 +154,9 @@ def resolve_settings(
     for name, value in changes.items():
         if not is_of_kind(value, kinds[name]):
             raise InputError(f"{name} is {value!r}; it must be {described(kinds[name])}")
-    hidden = init.training.record.settings.get("hidden") if init and init.training else None
     if isinstance(settings, TrainingSettings):
         return replace(settings, **changes)
+    hidden = getattr(init, "hidden", None)
     if hidden is not None:
         changes = {"hidden": hidden} | changes
     presets = IMAGE_PRESETS if on_images else PRESETS

@@ -37,12 +37,21 @@ def take_apart(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
         return [take_apart(part, f"{name}.{place}", arrays) for place, part in enumerate(value)]
     kind = type(value).__name__
     if TYPES.get(kind) is not type(value):
-        raise TypeError(f"{name} is a {kind}, which cannot be saved; add it to TYPES")
+        raise InputError(f"a {kind} cannot be saved; only the hashers of HASHERS can")
     prefix = f"{name}." if name else ""
     attributes = {
         key: take_apart(part, prefix + key, arrays) for key, part in lasting(value).items()
     }
     return {"type": kind, "attributes": attributes}
+
+
+def check_can_be_saved(hasher: Any) -> None:
+    """Raise unless files can hold a hasher of this class."""
+    kind = type(hasher).__name__
+    if TYPES.get(kind) is not type(hasher):
+        raise InputError(
+            f"a {kind} cannot be saved; train it without out, or use one of {', '.join(HASHERS)}"
+        )
 
 
 def put_together(tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:

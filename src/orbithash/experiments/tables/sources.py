@@ -13,7 +13,7 @@ import numpy as np
 from orbithash.data import ImageFiles, ImageSource, LabelledFeatures, read_features
 from orbithash.data.augmentation import CROP_SETTINGS
 from orbithash.data.benchmarks import BENCHMARKS
-from orbithash.data.sources import open_source
+from orbithash.data.sources import holds_features, open_source
 from orbithash.encoders.extraction.extract import extract_features
 from orbithash.encoders.runs.fingerprints import (
     feature_fingerprint,
@@ -155,7 +155,7 @@ def prepare_source(
     progress: SourceProgress,
 ) -> TableSource:
     opened = open_source(location)
-    if isinstance(opened, LabelledFeatures):
+    if isinstance(opened, LabelledFeatures) and holds_features(location):
         return features_source(name, Path(location), opened)
     if not isinstance(opened, ImageFiles):
         raise InputError(

@@ -1,11 +1,9 @@
-"""What several commands share: the option --device, and a progress bar over images."""
+"""A progress bar over images or rows, for everything that encodes."""
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -18,11 +16,23 @@ from rich.progress import (
 )
 from rich.text import Text
 
-Device = Annotated[str, typer.Option(help="Where a network runs on images: cpu or cuda.")]
+Report = Callable[[int, int], None]  # items done, and items in all
 
 
 @contextmanager
-def progress_bar(console: Console) -> Iterator[Callable[[int, int], None]]:
+def reporting(progress: bool | Report | None) -> Iterator[Report]:
+    """Yield the given function, or one that shows a bar: by default in a terminal."""
+    if callable(progress):
+        yield progress
+    elif progress or (progress is None and sys.stdout.isatty()):
+        with progress_bar(Console()) as report:
+            yield report
+    else:
+        yield lambda done, total: None
+
+
+@contextmanager
+def progress_bar(console: Console) -> Iterator[Report]:
     """Show a bar over images, with their number per second."""
     columns = (
         TextColumn("{task.description}"),
@@ -48,10 +58,3 @@ class ImagesPerSecond(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         return Text(f"{task.speed:.1f}/s" if task.speed else "", style="progress.data.speed")
-
-
-def print_unreadable(console: Console, n_images: int, file: Path) -> None:
-    """Say how many images could not be read, and where they are listed."""
-    if n_images:
-        console.print(f"Left out {n_images} images that cannot be read, listed in:")
-        print(f"  {file}")
