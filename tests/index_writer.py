@@ -30,7 +30,8 @@ def batch_metadata(batch: int) -> list[Metadata]:
 def write(address: str, log: Path, first: int, killed_at: int = 0) -> None:
     """Add batches from number `first` on; every fifth batch also replaces the one before.
 
-    Batch b has the ids from b * BATCH on. The process kills itself before its `killed_at`-th call of sqlite3, unless that is 0.
+    Batch b has the ids from b * BATCH on. The process kills itself before its `killed_at`-th call
+    of sqlite3, unless that is 0.
     """
     with open_index(address) as index, log.open("a") as opened:
         batch = first
