@@ -1,4 +1,7 @@
-"""Trials of settings on validation rows, for `tune` and the demo: no query is used."""
+"""Trials: train with some settings and score validation rows, for `tune` and the demo.
+
+Queries are never used.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +17,12 @@ from orbithash.training import Hooks, TrainingSettings, train
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """Settings that were tried from several seeds."""
+    """Settings, and the encoders trained with them from several seeds."""
 
     settings: TrainingSettings
     options: Mapping[str, Any]  # of the method
-    encoders: tuple[Encoder, ...]  # by seed; training that diverged gives none
-    map: float  # on the validation rows, mean over the seeds
+    encoders: tuple[Encoder, ...]  # in the order of the seeds, without those that diverged
+    map: float  # of the last epoch on the validation rows, mean over the seeds
 
 
 def run_trial(
@@ -35,8 +38,9 @@ def run_trial(
 ) -> Trial:
     """Train from each seed, and score the validation rows after the last epoch.
 
-    Validation rows are those of the split, or those that `settings.validation` holds out. Training
-    that diverges has the score 0.
+    Validation rows are those of the split, or those that `settings.validation` holds out. A run
+    that diverges scores 0. The encoders hold the weights of their best epoch, as `train` returns
+    them, which need not be the last one.
     """
     encoders, scores = [], []
     for seed in seeds:
@@ -55,14 +59,17 @@ def run_trial(
         except DivergedError:
             scores.append(0.0)
             continue
-        score = encoder.history[-1].validation_map
+        score = encoder.history[-1].validation_map  # the last epoch is always validated
         if score is None:
-            raise InputError("no training row could be held out; every class needs three or more")
+            raise InputError(
+                "there are no validation rows; give a split that has some, or set `validation` "
+                "above 0 and give at least one class of three training rows or more"
+            )
         encoders.append(encoder)
         scores.append(score)
     return Trial(settings, options, tuple(encoders), float(np.mean(scores)))
 
 
 def best_trial(trials: Sequence[Trial]) -> Trial:
-    """Return the trial with the highest validation MAP; the first of equals."""
+    """Return the trial with the highest validation MAP; on ties, the first one."""
     return max(trials, key=lambda trial: trial.map)

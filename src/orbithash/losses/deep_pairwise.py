@@ -45,5 +45,5 @@ def negative_log_likelihoods(
     A pair with logit x is related with probability sigmoid(x).
     """
     # −log likelihood = log(1 + e^x) − y·x with y = 1 for a related pair, 0 for an unrelated one.
-    # torch's function of that name rounds differently, which would change published figures.
+    # torch's binary_cross_entropy_with_logits rounds differently and would change recorded results.
     return nn.functional.softplus(logits) - related * logits

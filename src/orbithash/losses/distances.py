@@ -44,7 +44,7 @@ class _SquaredDistances(torch.autograd.Function):
             return torch.from_numpy(
                 compiled_squared_distances(rows.detach().numpy(), columns.detach().numpy())
             )
-        # Added in the same order as by the kernel, so that results are bitwise equal.
+        # In tensor operations, one bit at a time: the order in which the kernel adds.
         distances = rows.new_zeros(len(rows), len(columns))
         for bit in range(rows.shape[1]):
             distances += (rows[:, bit, None] - columns[:, bit]).square()
@@ -54,7 +54,7 @@ class _SquaredDistances(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
         rows, columns = ctx.saved_tensors
-        # Backward may run inside of an autocast region.
+        # Backward may run inside an autocast region.
         with torch.autocast(rows.device.type, enabled=False):
             # d|a − b|²/da = 2 (a − b), summed over all b at once, and the same for b.
             row_gradient = 2 * (gradient.sum(dim=1)[:, None] * rows - gradient @ columns)

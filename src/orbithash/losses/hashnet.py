@@ -13,12 +13,12 @@ from orbithash.losses.relations import labels_in_common, pairs_once
 class HashNetLoss(nn.Module):
     """Weighted negative log-likelihood of which pairs are related, with a sharpening activation.
 
-    Codes are tanh(β z) of the layer's output z. β grows with every step, so that the activation
+    Codes are tanh(β z) of the last layer's output z. β grows with every step, so the activation
     approaches the sign and no quantization term is needed. A pair is related with probability
     sigmoid(alpha · inner product). Related pairs are rare: in every batch, related and unrelated
     pairs have equal total weight.
 
-    The network ends with a sigmoid h of z', so z = z'/2 is atanh(2h − 1).
+    Our networks end with a sigmoid, h = sigmoid(2z), so z is atanh(2h − 1) = logit(h) / 2.
 
     Cao, Long, Wang and Yu, "HashNet: Deep Learning to Hash by Continuation", ICCV 2017.
 

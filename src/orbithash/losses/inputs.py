@@ -112,8 +112,8 @@ def check_triplets(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Check a miner's (anchors, positives, negatives); return them as positions in the lists.
 
-    Positives and negatives count from `offset`: the start of the memory, if there is one. A miner
-    cannot know which rows of the memory repeat an anchor: such triplets are skipped.
+    Positives and negatives are numbered from `offset`, the start of the memory if there is one. A
+    miner does not know which rows of the memory are copies of an anchor: such triplets are skipped.
     """
     if len(indices) != 3 or len({len(part) for part in indices}) != 1:
         raise InputError(

@@ -33,8 +33,8 @@ class MinedTripletLoss(nn.Module, ABC):
     """Triplet hinge over the triplets that a subclass mines.
 
     Args:
-        margin: By how many bits a negative should be farther than a positive; default: an eighth
-            of the bits.
+        margin: Number of bits by which negatives should be farther than positives; default: an
+            eighth of the bits.
         reduction: The divisor of the sum: 1 (`"sum"`), the number of mined triplets (`"mean"`),
             the number of mined triplets within the margin (`"active"`) or the number of anchors
             that have any (`"anchor"`).
@@ -92,7 +92,7 @@ class HardNegativeTripletLoss(MinedTripletLoss):
     """Triplet hinge over the hardest negatives, four for each anchor-positive pair.
 
     A baseline of Chen et al., 2018, who train with all triplets first and then continue with these
-    (`--init` does the same). From random weights, the hardest negatives mislead the training.
+    (as does training with `--init`). From random weights, the hardest negatives mislead training.
     """
 
     def __init__(
@@ -170,10 +170,11 @@ def semi_hard_ranges(
     limits: Float[Tensor, " pairs"],
     margin: float,
 ) -> tuple[Int64[Tensor, " pairs"], Int64[Tensor, " pairs"]]:
-    """Return the slices of the sorted lists that hold the negatives beyond a limit, within margin.
+    """Return, for each pair, the slice of active semi-hard negatives in the anchor's sorted list.
 
-    Slice [start, stop) of the anchor's list has limit < distance < limit + margin. All lists are
-    searched as one sorted array: each is shifted beyond the end of the previous one.
+    Slice [start, stop) has limit < distance < limit + margin, where the limit is the distance of
+    the positive. All lists are searched as one sorted array: each is shifted beyond the end of the
+    previous one.
     """
     n, dtype = len(ordered), torch.float64
     end = (limits.max() if len(limits) else limits.sum()).to(dtype) + margin + 1

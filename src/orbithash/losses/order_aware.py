@@ -1,8 +1,8 @@
 """The order-aware triplet loss: every triplet of a batch, weighted by ΔAP.
 
 Chen et al., "Improving Deep Binary Embedding Networks by Order-aware Reweighting of Triplets",
-2018. For embeddings of exactly 0 and 1 the squared Euclidean distance is the Hamming distance, so
-the margin is in bits.
+2018. For embeddings of 0 and 1, the squared Euclidean distance is the Hamming distance, so the
+margin is in bits.
 """
 
 from typing import Any, ClassVar, NamedTuple
@@ -39,14 +39,14 @@ class OrderAwareTripletLoss(nn.Module):
 
     A triplet's weight is the change of the anchor's average precision if the positive and the
     negative swapped ranks in the batch, sorted by Hamming distance. Weights are constants: no
-    gradient flows through the ranking. All triplets of the batch count, none is sampled.
+    gradient flows through the ranking. All triplets of the batch are used, without sampling.
 
     Chen et al., "Improving Deep Binary Embedding Networks by Order-aware Reweighting of
     Triplets", 2018.
 
     Args:
-        margin: By how many bits a negative should be farther than a positive; default: an eighth
-            of the bits.
+        margin: Number of bits by which negatives should be farther than positives; default: an
+            eighth of the bits.
         gamma: The power of the hinge, at least 1.
         weighting: The score whose change weights a triplet: `"ap"`; `"ndcg"`, with the number of
             labels in common as grades and with triplets (anchor, more related, less related); or
@@ -119,8 +119,8 @@ class OrderAwareTripletLoss(nn.Module):
             if margin is None:
                 margin = self.margin_of_bits * embeddings.shape[1]
 
-            # All (anchors, items): one rank list per anchor, sorted by Hamming distance and then
-            # by the tie keys.
+            # All of shape (anchors, items): one rank list per anchor, sorted by Hamming distance
+            # and then by the tie keys.
             distances = squared_distances(embeddings, items)
             hamming = hamming_distances(embeddings.detach(), items.detach())
             grades = grades_of_lists(embeddings, labels, memory, ref_labels)
@@ -197,22 +197,17 @@ class _AllTriplets(torch.autograd.Function):
             sums = AnchorSums(*(torch.from_numpy(array) for array in arrays))
         else:
             sums = sum_triplets(distances, hamming, grades, tie_keys, margin, gamma, weighting)
-        ctx.save_for_backward(sums.gradient)
-        has_triplets = sums.triplets > 0
-        batch = Sums(
-            *(
-                of_anchors.sum().to(distances.dtype)
-                for of_anchors in (*sums[:4], has_triplets)  # all but the gradient
-            )
-        )
+        ctx.save_for_backward(sums.gradients)
+        per_anchor = (sums.losses, sums.weights, sums.triplets, sums.active, sums.triplets > 0)
+        batch = Sums(*(values.sum().to(distances.dtype) for values in per_anchor))
         ctx.mark_non_differentiable(*batch[1:])
         return batch
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, scale: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
-        (gradient,) = ctx.saved_tensors
-        return (scale * gradient, None, None, None, None, None, None)
+        (gradients,) = ctx.saved_tensors
+        return (scale * gradients, None, None, None, None, None, None)
 
 
 def _sum_given_triplets(
@@ -225,7 +220,7 @@ def _sum_given_triplets(
     gamma: float,
     weighting: str,
 ) -> Sums:
-    """Sum over these (anchors, positives, negatives), weighted by their ranks in the full lists."""
+    """Sum over explicit (anchors, positives, negatives), weighted by ranks in the full lists."""
     anchors, positives, negatives = triplets
     ranked = rank_items(hamming, grades, tie_keys, distances.dtype)
     weights = swap_weights(

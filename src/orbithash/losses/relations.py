@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float, Int16
 from torch import Tensor
 
-NOT_RANKED = -1  # grade of an item that is not in an anchor's list: the anchor itself
+NOT_RANKED = -1  # grade of an item that is not in an anchor's list: the anchor, or a copy of it
 
 
 def labels_in_common(labels: Tensor, others: Tensor) -> Int16[Tensor, "n m"]:
@@ -20,7 +20,10 @@ def grades_of_lists(
     memory: Float[Tensor, "m bits"] | None = None,
     memory_labels: Tensor | None = None,
 ) -> Int16[Tensor, "n list"]:
-    """Count the labels each anchor shares with batch and memory; `NOT_RANKED` for itself."""
+    """Count the labels that each anchor shares with the images of batch and memory.
+
+    The anchor itself, and copies of it in the memory, have the grade `NOT_RANKED`.
+    """
     grades = labels_in_common(labels, labels).fill_diagonal_(NOT_RANKED)
     if memory is None or memory_labels is None:
         return grades
@@ -40,7 +43,7 @@ def same_item(
     memory: Float[Tensor, "m bits"],
     memory_labels: Tensor,
 ) -> Bool[Tensor, "n m"]:
-    """Return where the memory repeats an image of the batch: identical embedding and labels.
+    """Return a mask of copies: memory items with the embedding and labels of an image in the batch.
 
     A memory has no ids to compare. Another image with the same labels and exactly the same
     embedding counts as the anchor too.

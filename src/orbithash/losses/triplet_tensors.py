@@ -1,7 +1,14 @@
-"""The sums of the compiled triplet kernel in plain tensor operations, on any device.
+"""Pure-torch version of the compiled triplet kernel, for any device.
 
-They also serve triplets that are given one by one. `orbithash.kernels.triplets` explains the
-algebra. Here some anchors at a time are laid out as (anchor, positive, negative) tensors.
+Each anchor has a list of all other items, ranked by Hamming distance. An item's grade is the number
+of labels that it shares with the anchor, or −1 if it is not in the list, like the anchor itself.
+The loss is Σ λ·hinge^γ over triplets (anchor, positive, negative):
+
+    hinge   max(margin + distance of the positive − distance of the negative, 0)
+    λ       change of the list's score (AP or NDCG) if positive and negative swap ranks
+
+`orbithash.kernels.triplets` derives λ for AP. Anchors are processed in chunks, as (anchor,
+positive, negative) tensors. Explicit triplets, such as a miner's, use the same ranks and weights.
 """
 
 from typing import NamedTuple
@@ -10,12 +17,12 @@ import torch
 from jaxtyping import Bool, Float, Int16, Int64
 from torch import Tensor
 
-CHUNK = 2**22  # (anchor, positive, negative) triples at a time
+CHUNK = 2**22  # number of (anchor, positive, negative) entries computed at once
 NOT_IN_LIST = torch.iinfo(torch.int16).max  # larger than any Hamming distance: sorts last
 
 
 class RankedItems(NamedTuple):
-    """Ranks of items in their anchors' lists, and the terms from which a swap's weight is made.
+    """Ranks of items in their anchors' lists, and the per-item terms of the swap weight λ.
 
     Swapping a positive at rank j with a negative at rank k changes average precision by the sum of
     their `misranked` terms if k < j, and of their `ordered` terms if j < k. Swapping any two items
@@ -29,17 +36,18 @@ class RankedItems(NamedTuple):
     discount: Float[Tensor, "..."]
 
     def take(self, *index: Tensor | slice | None) -> "RankedItems":
-        return RankedItems(*(table[index] for table in self))
+        """Index every field."""
+        return RankedItems(*(field[index] for field in self))
 
 
 class AnchorSums(NamedTuple):
-    """Sums over the triplets of each anchor, in the order of the kernel's result."""
+    """Sums over the triplets of each anchor: the kernel's `AnchorSums`, as tensors."""
 
-    totals: Float[Tensor, " anchors"]  # Σ λ·hinge^γ
+    losses: Float[Tensor, " anchors"]  # Σ λ·hinge^γ
     weights: Float[Tensor, " anchors"]  # Σ λ
     triplets: Float[Tensor, " anchors"]  # number of triplets
     active: Float[Tensor, " anchors"]  # number of triplets with hinge > 0
-    gradient: Float[Tensor, "anchors list"]  # of the totals, with respect to the distances
+    gradients: Float[Tensor, "anchors list"]  # of each anchor's loss, by its distances
 
 
 def rank_items(
@@ -48,7 +56,10 @@ def rank_items(
     tie_keys: Float[Tensor, "anchors list"] | None,
     dtype: torch.dtype,
 ) -> RankedItems:
-    """Sort every anchor's list: by Hamming distance, then by `tie_keys`, then by position."""
+    """Rank every anchor's list: by Hamming distance, then by `tie_keys`, then by position.
+
+    Items with grade −1 are not in the list and rank last.
+    """
     keys = hamming.masked_fill(grades < 0, NOT_IN_LIST)
     if tie_keys is None:
         order = keys.argsort(dim=1, stable=True)
@@ -59,18 +70,18 @@ def rank_items(
     ranks = torch.arange(1, order.shape[1] + 1, device=order.device)
     rank.scatter_(1, order, ranks.expand_as(order))
 
-    positive = grades.gather(1, order) > 0
-    n_positives = positive.sum(dim=1, keepdim=True).clamp_min(1)
-    reciprocal = 1 / ranks.to(dtype)
-    precision = positive.cumsum(dim=1) * reciprocal
-    reciprocals = (positive * reciprocal).cumsum(dim=1)
-    # The terms of a positive, then of a negative, as the kernel's docstring writes them.
-    misranked = torch.where(
-        positive, reciprocals - reciprocal - precision, precision + reciprocal - reciprocals
-    )
-    ordered = torch.where(positive, precision - reciprocals, reciprocals - precision)
+    # Terms of ΔAP in rank order. In the kernel's notation, precision is c(p)/p and S is S(p).
+    is_positive = grades.gather(1, order) > 0
+    n_positives = is_positive.sum(dim=1, keepdim=True).clamp_min(1)
+    inverse_rank = 1 / ranks.to(dtype)
+    precision = is_positive.cumsum(dim=1) * inverse_rank
+    S = (is_positive * inverse_rank).cumsum(dim=1)
+    # b(j) of a positive, a(k) of a negative
+    misranked = torch.where(is_positive, S - inverse_rank - precision, precision + inverse_rank - S)
+    # e(j) of a positive, f(k) of a negative
+    ordered = torch.where(is_positive, precision - S, S - precision)
 
-    # 2^grade − 1, relative to the highest grade of the list: many labels must not overflow.
+    # NDCG's gain 2^grade − 1, scaled by 2^−highest so that high grades do not overflow.
     grade = grades.clamp_min(0).to(dtype)
     highest = grade.amax(dim=1, keepdim=True) if grade.numel() else grade
     gain = torch.exp2(grade - highest) - torch.exp2(-highest)
@@ -88,25 +99,29 @@ def rank_items(
 def swap_weights(
     positive: RankedItems, negative: RankedItems, weighting: str
 ) -> Float[Tensor, "..."]:
-    """Return λ: how much the score of the list changes when the two items swap ranks."""
-    if weighting == "none":
-        return torch.ones_like(positive.misranked + negative.misranked)
+    """Return λ by AP ("ap") or NDCG ("ndcg"), or 1 ("none")."""
+    if weighting == "ap":
+        return torch.where(
+            negative.rank < positive.rank,
+            positive.misranked + negative.misranked,
+            positive.ordered + negative.ordered,
+        )
     if weighting == "ndcg":
         return (positive.gain - negative.gain).abs() * (positive.discount - negative.discount).abs()
-    return torch.where(
-        negative.rank < positive.rank,
-        positive.misranked + negative.misranked,
-        positive.ordered + negative.ordered,
-    )
+    return torch.ones_like(positive.misranked + negative.misranked)  # the sum has the right shape
 
 
 def are_triplets(
-    positive: Int16[Tensor, "..."], negative: Int16[Tensor, "..."], weighting: str
+    positive_grades: Int16[Tensor, "..."], negative_grades: Int16[Tensor, "..."], weighting: str
 ) -> Bool[Tensor, "..."]:
-    """Compare two items' grades: related and unrelated, or for NDCG more and less related."""
+    """Return whether two items form a triplet with the anchor.
+
+    The positive must be related and the negative unrelated; for NDCG, the positive must be more
+    related than the negative.
+    """
     if weighting == "ndcg":
-        return (positive > negative) & (negative >= 0)
-    return (positive > 0) & (negative == 0)
+        return (positive_grades > negative_grades) & (negative_grades >= 0)
+    return (positive_grades > 0) & (negative_grades == 0)
 
 
 def sum_triplets(
@@ -118,29 +133,30 @@ def sum_triplets(
     gamma: float,
     weighting: str,
 ) -> AnchorSums:
-    """Sum over all triplets of every anchor, in chunks of anchors and positives."""
+    """Sum over all triplets of every anchor, in chunks of anchors and of their lists."""
     ranked = rank_items(hamming, grades, tie_keys, distances.dtype)
     n_anchors, n_list = distances.shape
-    totals, weight_sums, triplets, active = distances.new_zeros(4, n_anchors)
-    gradient = torch.zeros_like(distances)
-    anchors_at_once = max(1, CHUNK // max(1, n_list**2))
-    positives_at_once = max(1, CHUNK // max(1, anchors_at_once * n_list))
-    for anchor in range(0, n_anchors, anchors_at_once):
-        for positive in range(0, n_list, positives_at_once):
-            rows = slice(anchor, anchor + anchors_at_once)
-            columns = slice(positive, positive + positives_at_once)
-            # [anchor, positive, negative]
+    losses, weight_sums, triplets, active = distances.new_zeros(4, n_anchors)
+    gradients = torch.zeros_like(distances)
+    row_step = max(1, CHUNK // max(1, n_list**2))
+    column_step = max(1, CHUNK // max(1, row_step * n_list))
+    for row_start in range(0, n_anchors, row_step):
+        for column_start in range(0, n_list, column_step):
+            rows = slice(row_start, row_start + row_step)  # anchors
+            columns = slice(column_start, column_start + column_step)  # candidate positives
+            # All tensors are [anchor, positive, negative].
             exists = are_triplets(grades[rows, columns, None], grades[rows, None], weighting)
             weights = exists * swap_weights(
                 ranked.take(rows, columns, None), ranked.take(rows, None), weighting
             )
             hinge = (margin + distances[rows, columns, None] - distances[rows, None]).clamp_min(0)
             is_active = hinge > 0
-            slope = weights * torch.where(is_active, hinge ** (gamma - 1), 0)  # without factor γ
-            totals[rows] += (slope * hinge).sum(dim=(1, 2))
+            # λ·hinge^(γ−1): times hinge it is the loss, times ±γ its derivative by the distances.
+            slope = weights * torch.where(is_active, hinge ** (gamma - 1), 0)
+            losses[rows] += (slope * hinge).sum(dim=(1, 2))
             weight_sums[rows] += weights.sum(dim=(1, 2))
             triplets[rows] += exists.sum(dim=(1, 2))
             active[rows] += (exists & is_active).sum(dim=(1, 2))
-            gradient[rows, columns] += gamma * slope.sum(dim=2)
-            gradient[rows] -= gamma * slope.sum(dim=1)
-    return AnchorSums(totals, weight_sums, triplets, active, gradient)
+            gradients[rows, columns] += gamma * slope.sum(dim=2)
+            gradients[rows] -= gamma * slope.sum(dim=1)
+    return AnchorSums(losses, weight_sums, triplets, active, gradients)

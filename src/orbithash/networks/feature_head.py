@@ -16,7 +16,8 @@ class FeatureHead(nn.Module):
     Without a hidden layer this is the last layer of Chen et al., 2018. A hidden layer is followed
     by layer normalisation (Ba, Kiros and Hinton, 2016), ReLU and dropout.
 
-    Call `fit_start` before training, so that one learning rate suits features of any scale.
+    Call `fit_start`, a data-dependent initialisation, before training, so that one learning rate
+    suits features of any scale.
     """
 
     center: Tensor
@@ -64,8 +65,8 @@ class FeatureHead(nn.Module):
         """Initialise the head from the training features (data-dependent initialisation).
 
         Features are centred and scaled to an overall standard deviation of 1. With `spread`, the
-        logits of every bit are also centred and scaled to the standard deviation `LOGIT_STD`: from
-        torch's initial logits near 0, losses on distances make slow progress at first.
+        logits of every bit are also centred and scaled to the standard deviation `LOGIT_STD`,
+        because losses on distances progress slowly from torch's initial logits near 0.
 
         Large inputs are subsampled, because activations of all rows are held in memory.
         """

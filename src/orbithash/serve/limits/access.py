@@ -9,11 +9,11 @@ from starlette.requests import cookie_parser
 
 from orbithash.serve.settings import WRITE_KEY_VARIABLE, Keys, ServeSettings, is_loopback
 
-API = "/api/v1"
+API = "/api/v1"  # prefix of the paths
 # These paths reveal nothing about the index.
 OPEN_PATHS = frozenset({"/", "/health", "/ready", "/openapi.json", f"{API}/session"})
-PAGE_PREFIX = "/page/"
-# Sec-Fetch-Site of a request by our own page, or by the user in the address bar.
+PAGE_PREFIX = "/page/"  # static files of the search page
+# Allowed values of Sec-Fetch-Site: our own page, or an address that the user typed.
 TRUSTED_SITES = ("same-origin", "none")
 
 CONTENT_SECURITY_POLICY = "; ".join(
@@ -37,6 +37,7 @@ SECURITY_HEADERS = [
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 ]
+SESSION_LABEL = b"a browser that may read"  # domain separation: the message of the cookie's HMAC
 NO_STORE = (b"cache-control", b"no-store")  # for responses without a cache-control header
 
 
@@ -44,12 +45,16 @@ def check_access(method: str, path: str, headers: Headers, settings: ServeSettin
     """Raise `HTTPException` if a request is not allowed: 421, 403 or 401."""
     if not is_expected_host(headers.get("host", ""), settings):
         raise HTTPException(
-            421, "this server serves this machine only; use http://127.0.0.1 or localhost"
+            421,
+            "unexpected Host header: this server serves this machine only; "
+            "use http://127.0.0.1 or localhost",
         )
+    # Clients that are not browsers send no Sec-Fetch-Site, and are allowed.
     if method not in ("GET", "HEAD") and headers.get("sec-fetch-site", "none") not in TRUSTED_SITES:
         raise HTTPException(403, "requests from other sites are not allowed")
     if path in OPEN_PATHS or path.startswith(PAGE_PREFIX):
         return
+    # Only items can be changed. Searches are POSTs too, but read.
     is_write = method in ("POST", "PUT", "PATCH", "DELETE") and path.startswith(f"{API}/items")
     if is_write and not settings.keys.write:
         raise HTTPException(
@@ -58,6 +63,7 @@ def check_access(method: str, path: str, headers: Headers, settings: ServeSettin
     if is_write:
         is_allowed = has_key(headers, settings.keys.write)
     else:
+        # Without keys everyone may read, and the session cookie, then a constant, is not checked.
         is_allowed = settings.allows_anonymous_read or may_read(headers, settings.keys)
     if not is_allowed:
         raise HTTPException(
@@ -94,7 +100,7 @@ def session_cookie(keys: Keys) -> str:
     It allows reading but not writing, and becomes invalid when a key changes.
     """
     secret = f"{keys.write}\n{keys.read}".encode()
-    return hmac.new(secret, b"a browser that may read", hashlib.sha256).hexdigest()
+    return hmac.new(secret, SESSION_LABEL, hashlib.sha256).hexdigest()
 
 
 def session_cookie_name(keys: Keys) -> str:
@@ -103,11 +109,22 @@ def session_cookie_name(keys: Keys) -> str:
 
 
 def is_expected_host(host: str, settings: ServeSettings) -> bool:
-    """Check the Host header against DNS rebinding.
+    """Return whether the Host header is a loopback name; protects against DNS rebinding.
 
     Another site can point its own name at 127.0.0.1 to read from a local server, but the browser
-    still sends that name.
+    still sends that name. Behind a proxy or on a public address, the server's names are not known,
+    and every name is accepted.
     """
     if settings.behind_proxy or not is_loopback(settings.host):
         return True
-    return is_loopback(host.rpartition("]")[0].lstrip("[") or host.partition(":")[0])
+    return is_loopback(host_without_port(host))
+
+
+def host_without_port(host: str) -> str:
+    """Return the name or address in a Host header.
+
+    >>> host_without_port("localhost:8000"), host_without_port("[::1]:8000")
+    ('localhost', '::1')
+    """
+    ipv6_address = host.rpartition("]")[0].lstrip("[")
+    return ipv6_address or host.partition(":")[0]
