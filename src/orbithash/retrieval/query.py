@@ -9,7 +9,7 @@ from jaxtyping import UInt8
 
 from orbithash.errors import InputError, UnknownIdError
 from orbithash.index import Ball, Index, Metadata, Where
-from orbithash.index.checks import as_ids
+from orbithash.index.checks import as_ids, check_k, check_radius
 
 DEFAULT_K = 10
 
@@ -72,11 +72,14 @@ def find(index: Index, queries: Sequence[Query]) -> list[Result]:
     for (k, radius, _), numbers in groups.items():
         batch = np.stack([codes[number] for number in numbers])
         where = queries[numbers[0]].where
+        if radius is not None:
+            check_radius(radius)
         balls: Sequence[Ball]
         if radius is not None and k is None:
             balls = index.within(batch, radius, where)
         else:
-            k = k or DEFAULT_K
+            k = DEFAULT_K if k is None else k
+            check_k(k)
             # One more, because a stored item finds itself.
             by_id = any(queries[number].id is not None for number in numbers)
             nearest = index.search(batch, k + by_id, where)

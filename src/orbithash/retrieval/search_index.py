@@ -1,6 +1,6 @@
 """An index together with its encoder: index images, and search by image, vector or id."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -10,7 +10,6 @@ from jaxtyping import Int64
 
 from orbithash.codes import binarize, pack
 from orbithash.data import open_unlabelled
-from orbithash.data.sources import absolute_source
 from orbithash.encoders import Encoder, Progress
 from orbithash.encoders.encoder import no_progress
 from orbithash.encoders.runs.model_file import encoder_from_bytes, encoder_to_bytes
@@ -27,7 +26,7 @@ from orbithash.index import (
     index_exists,
 )
 from orbithash.index import open_index as open_stored
-from orbithash.retrieval.indexing import IndexReport, index_source
+from orbithash.retrieval.indexing import IndexReport, index_source, source_identity
 from orbithash.retrieval.query import Hit, Query, Result, find
 
 
@@ -79,9 +78,13 @@ class SearchIndex:
         With `prune`, stored items that the source no longer has are removed.
         """
         data = open_unlabelled(source)
-        name = absolute_source(source) if isinstance(source, str | Path) else str(data)
         return index_source(
-            self.index, self.encoder, data, source=name, prune=prune, progress=progress
+            self.index,
+            self.encoder,
+            data,
+            source=source_identity(source, data),
+            prune=prune,
+            progress=progress,
         )
 
     def query(
@@ -103,7 +106,10 @@ class SearchIndex:
         if len(given) != 1:
             raise InputError(f"got {len(given)} of item, id and code; give one of them")
         if item is not None:
-            code = pack(binarize(self.encoder.embed_queries([item])[1]))[0]
+            codes = pack(binarize(self.encoder.embed_queries([item])[1]))
+            if len(codes) != 1:
+                raise InputError(f"got {len(codes)} vectors as one query; see query_many")
+            code = codes[0]
         elif code is not None:
             code = np.asarray(code, dtype=np.uint8).reshape(-1)
         (result,) = find(self.index, [Query(code, id, k, radius, where)])
@@ -111,7 +117,7 @@ class SearchIndex:
 
     def query_many(
         self,
-        items: Sequence[Any] = (),
+        items: Iterable[Any] = (),
         *,
         ids: Sequence[int] = (),
         k: int | None = None,
@@ -121,7 +127,7 @@ class SearchIndex:
         """Return the name and the result of each item, then of each id; see `query`."""
         names: list[str] = []
         queries = [Query(id=identifier, k=k, radius=radius, where=where) for identifier in ids]
-        if items:
+        if items := list(items):
             names, embeddings = self.encoder.embed_queries(items)
             codes = pack(binarize(embeddings))
             queries = [Query(code, None, k, radius, where) for code in codes] + queries
