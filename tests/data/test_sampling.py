@@ -67,9 +67,9 @@ def test_batches_depend_only_on_seed_and_epoch(make):
 
 
 def test_batches_that_cannot_hold_a_triplet_are_refused():
-    with pytest.raises(InputError, match="at least 2 × 2"):
+    with pytest.raises(InputError, match="at least 2 classes × 2 images"):
         ClassBalancedBatches(LABELS, classes_per_batch=1, images_per_class=5)
-    with pytest.raises(InputError, match="at least 2 × 2"):
+    with pytest.raises(InputError, match="at least 2 classes × 2 images"):
         ClassBalancedBatches(LABELS, classes_per_batch=3, images_per_class=1)
     with pytest.raises(InputError, match="from 6 classes"):
         ClassBalancedBatches(LABELS, classes_per_batch=7, images_per_class=2)

@@ -164,6 +164,6 @@ def test_a_state_of_other_layers_is_refused_in_one_line(tmp_path):
             BestEpoch(network, patience=3),
         )
     )
-    with pytest.raises(InputError, match="begun by another version") as refused:
+    with pytest.raises(InputError, match="started by another version") as refused:
         Run().go(checkpoints)
     assert "\n" not in str(refused.value)
