@@ -1,4 +1,4 @@
-"""A process that adds to an index until it is killed, and tells of every batch that was stored."""
+"""A process that adds to an index until it is killed, and logs every batch that was stored."""
 
 import os
 import signal
@@ -27,12 +27,13 @@ def batch_metadata(batch: int) -> list[Metadata]:
     ]
 
 
-def write(address: str, told: Path, first: int, killed_at: int = 0) -> None:
-    """Batch b has the ids from b * BATCH on; every fifth batch also replaces the one before.
+def write(address: str, log: Path, first: int, killed_at: int = 0) -> None:
+    """Add batches from number `first` on; every fifth batch also replaces the one before.
 
-    The process kills itself before its `killed_at`-th call of sqlite3, unless that is 0.
+    Batch b has the ids from b * BATCH on. The process kills itself before its `killed_at`-th call
+    of sqlite3, unless that is 0.
     """
-    with open_index(address) as index, told.open("a") as opened:
+    with open_index(address) as index, log.open("a") as opened:
         batch = first
         if killed_at:
             sys.setprofile(kill_at(killed_at))
@@ -57,9 +58,9 @@ def kill_at(n_calls: int) -> Callable[..., None]:
     return count
 
 
-def read_told(told: Path) -> int:
-    """The last batch that the writer told of; a line that it did not finish does not count."""
-    lines = told.read_text().split("\n")[:-1] if told.exists() else []
+def last_stored_batch(log: Path) -> int:
+    """Return the number of the last batch in the log, without an unfinished line; -1 if none."""
+    lines = log.read_text().split("\n")[:-1] if log.exists() else []
     return int(lines[-1]) if lines else -1
 
 

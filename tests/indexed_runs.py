@@ -1,4 +1,4 @@
-"""Runs to make an index with, untrained: which images are near does not matter here."""
+"""Runs of untrained encoders, for tests where it does not matter which images are near."""
 
 from pathlib import Path
 

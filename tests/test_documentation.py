@@ -1,10 +1,12 @@
-"""The code in the pages runs as it stands; blocks marked `py` need files that do not come along."""
+"""The code in the pages runs as it is; blocks marked `py` need files that are not installed."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
+from coloured_images import coloured
 from orbithash.experiments.report.show_results import refreshed
 from orbithash.index import Index
 
@@ -18,6 +20,20 @@ def test_the_pages_code_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     exec(compile("\n".join(blocks), page.name, "exec"), {})  # one page, one program
+
+
+def test_the_readmes_program_runs_on_photos(tmp_path, monkeypatch, capsys):
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    program = re.findall(r"```py\n(.*?)```", text, re.DOTALL)[0]
+    monkeypatch.chdir(tmp_path)
+    coloured(tmp_path / "photos")
+    shutil.copy(tmp_path / "photos" / "0" / "0.png", tmp_path / "query.jpg")
+    assert "efficientnet-lite0" in program
+    exec(program.replace('"efficientnet-lite0"', '"small-cnn", epochs=2, workers=0'), {})
+    score, *hits = capsys.readouterr().out.splitlines()
+    assert 0 <= float(score) <= 1
+    assert len(hits) == 10
+    assert hits[0].startswith("0 ")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -125,6 +125,15 @@ def test_a_query_is_exactly_one_of_item_id_and_code(index, arguments, message):
         index.query(**arguments)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [({"k": 0}, "k=0"), ({"radius": -1}, "radius=-1"), ({"radius": -1, "k": 3}, "radius=-1")],
+)
+def test_a_query_of_nothing_is_rejected(index, arguments, message):
+    with pytest.raises(InputError, match=message):
+        index.query(id=0, **arguments)
+
+
 def test_an_id_that_is_not_stored_and_a_code_of_another_length_are_rejected(index):
     with pytest.raises(InputError, match="no item with id 99"):
         index.query(id=99)

@@ -105,6 +105,21 @@ def test_a_dataset_is_indexed(encoder, tmp_path):
         assert [(hit.distance, hit.path) for hit in hits] == [(0, "item 4")]
 
 
+def test_data_in_memory_are_known_by_their_content(encoder, tmp_path):
+    pixels = torch.randint(0, 256, (6, 3, 20, 20), dtype=torch.uint8)
+    first, second = (TensorDataset(part, torch.arange(3)) for part in (pixels[:3], pixels[3:]))
+    with orbithash.open_index(tmp_path / "x.orbit", encoder=encoder) as index:
+        assert [index.add_images(part).new for part in (first, second, first)] == [3, 3, 0]
+        assert len(index) == 6
+    features = orbithash.load(feature_run(tmp_path / "run"))
+    vectors = clouds()["features"]
+    with orbithash.open_index(tmp_path / "y.orbit", encoder=features) as index:
+        parts = (vectors[:9], vectors[9:], vectors[:9])
+        assert [index.add_images(part).new for part in parts] == [9, len(vectors) - 9, 0]
+        (items,) = index.iterate()
+        assert all(len(metadata.source) < 30 for metadata in items.metadata)
+
+
 def test_features_are_indexed_and_queried_by_vectors(tmp_path):
     encoder = orbithash.load(feature_run(tmp_path / "run"))
     vectors = clouds()["features"]
@@ -119,6 +134,10 @@ def test_features_are_indexed_and_queried_by_vectors(tmp_path):
         assert hits[0].distance == 0
         with pytest.raises(InputError, match="floats of shape"):
             index.query(vectors[5, :3])
+        with pytest.raises(InputError, match="got 2 vectors as one query"):
+            index.query(vectors[:2])
+        several = [list(result.hits) for _, result in index.query_many(vectors[:3])]
+        assert several == [index.query(vector) for vector in vectors[:3]]
 
 
 def test_own_codes_are_stored_under_new_ids(encoder, tmp_path):

@@ -1,4 +1,4 @@
-"""`orbithash list`: what there is to choose from (a module named list would hide the built-in)."""
+"""`orbithash list`: the methods, backbones, datasets and engines by name."""
 
 import inspect
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ def list_command() -> None:
 def as_table(title: str, registry: Mapping[str, object]) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE)
     table.add_column("name", style="cyan", no_wrap=True)
-    table.add_column("what it is")
+    table.add_column("description")
     for name, entry in registry.items():
         table.add_row(name, first_line(entry))
     return table
@@ -41,18 +41,18 @@ def as_table(title: str, registry: Mapping[str, object]) -> Table:
 
 def homes_table(homes: Mapping[str, str]) -> Table:
     table = Table(
-        title="Where the benchmarks are got from, to be given as NAME:FOLDER",
+        title="Where to get the benchmarks; give them as NAME:FOLDER",
         title_justify="left",
         title_style="bold",
         box=box.SIMPLE,
     )
     table.add_column("name", style="cyan", no_wrap=True)
-    table.add_column("page of its authors", no_wrap=True)
+    table.add_column("its authors' page", no_wrap=True)
     for name, home in homes.items():
         table.add_row(name, home)
     return table
 
 
 def first_line(entry: object) -> str:
-    """The line that opens the docstring of a class or function."""
+    """Return the first line of a docstring."""
     return (inspect.getdoc(entry) or "").partition("\n")[0]

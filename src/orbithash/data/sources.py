@@ -33,6 +33,10 @@ def open_source(source: Any) -> ImageSource | LabelledFeatures:
         return source
     if isinstance(source, tuple) and len(source) == 2:
         return labelled_arrays(*source)
+    if isinstance(source, np.ndarray):
+        raise InputError(
+            f"got an array of shape {source.shape} without labels; give (features, labels)"
+        )
     if not isinstance(source, str | Path):
         if hasattr(source, "__getitem__") and hasattr(source, "__len__"):
             return read_dataset(source)

@@ -4,10 +4,13 @@ import hashlib
 import zlib
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from orbithash.data import ImageFiles, ImageSource
+from orbithash.data.sources import absolute_source
 from orbithash.encoders import Data, Encoder, Progress, no_progress
 from orbithash.errors import InputError
 from orbithash.files import absolute_name
@@ -67,6 +70,24 @@ def index_source(
         index.remove(np.array(list(gone.values()), dtype=np.int64))
     unchanged = sum(known.get(item.path, (0, ""))[1] == item.stamp for item in items)
     return IndexReport(new, changed, unchanged, gone, prune, unreadable)
+
+
+def source_identity(source: Any, data: Data) -> str:
+    """Return the name by which an index knows a source: its path, or a digest of data in memory.
+
+    Without the digest, a second dataset of the same type would pass for the first.
+    """
+    if isinstance(source, str | Path):
+        return absolute_source(source)
+    if isinstance(data, ImageFiles):
+        return absolute_name(data.root)
+    digest = hashlib.blake2b(digest_size=8)
+    if isinstance(data, ImageSource):
+        for row in range(len(data)):
+            digest.update(np.asarray(data.image(row)).tobytes())
+        return f"{data} {digest.hexdigest()}"
+    digest.update(data.features.tobytes())
+    return f"features {digest.hexdigest()}"
 
 
 def is_new_or_changed(item: Metadata, known: dict[str, tuple[int, str]]) -> bool:

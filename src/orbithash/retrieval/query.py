@@ -9,7 +9,7 @@ from jaxtyping import UInt8
 
 from orbithash.errors import InputError, UnknownIdError
 from orbithash.index import Ball, Index, Metadata, Where
-from orbithash.index.checks import as_ids
+from orbithash.index.checks import as_ids, check_radius
 
 DEFAULT_K = 10
 
@@ -79,6 +79,8 @@ def find(index: Index, queries: Sequence[Query]) -> list[Result]:
     for (k, radius, _), numbers in groups.items():
         batch = np.stack([codes[number] for number in numbers])
         where = queries[numbers[0]].where
+        if radius is not None:
+            check_radius(radius)
         balls: Sequence[Ball]
         if radius is not None and k is None:
             balls = index.within(batch, radius, where)

@@ -1,6 +1,6 @@
 """An index together with its encoder: index images, and search by image, vector or id."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -10,7 +10,6 @@ from jaxtyping import Int64
 
 from orbithash.codes import as_codes, binarize, pack
 from orbithash.data import open_unlabelled
-from orbithash.data.sources import absolute_source
 from orbithash.encoders import Encoder, Progress
 from orbithash.encoders.progress import reporting
 from orbithash.encoders.runs.model_file import encoder_from_bytes, encoder_to_bytes
@@ -27,7 +26,7 @@ from orbithash.index import (
     index_exists,
 )
 from orbithash.index import open_index as open_stored
-from orbithash.retrieval.indexing import IndexReport, index_source
+from orbithash.retrieval.indexing import IndexReport, index_source, source_identity
 from orbithash.retrieval.query import Hit, Query, Result, find
 
 
@@ -84,21 +83,19 @@ class SearchIndex:
     ) -> IndexReport:
         """Encode and store the images, or features, of a source that are new or changed.
 
-        `name` identifies the source in later calls. A path is its own name; data in memory need
-        one. With `prune`, stored items that the source no longer has are removed. A progress bar is
-        shown by default in a terminal.
+        `name` identifies the source in later calls. By default a path is its own name, and data in
+        memory are known by their content. With `prune`, stored items that the source no longer has
+        are removed. A progress bar is shown by default in a terminal.
         """
-        if name is None:
-            if not isinstance(source, str | Path):
-                raise InputError(
-                    f"got a {type(source).__name__} without a name; give name=, by which the same "
-                    "source is recognised when it is indexed again"
-                )
-            name = absolute_source(source)
         data = open_unlabelled(source)
         with reporting(progress) as report:
             return index_source(
-                self.index, self.encoder, data, source=name, prune=prune, progress=report
+                self.index,
+                self.encoder,
+                data,
+                source=name or source_identity(source, data),
+                prune=prune,
+                progress=report,
             )
 
     def query(
@@ -122,7 +119,7 @@ class SearchIndex:
         if item is not None:
             codes = pack(binarize(self.encoder.embed_queries([item])[1]))
             if len(codes) != 1:
-                raise InputError(f"got {len(codes)} queries in one; use query_many")
+                raise InputError(f"got {len(codes)} vectors as one query; see query_many")
             code = codes[0]
         elif code is not None:
             code = as_codes(np.atleast_2d(np.asarray(code)), self.n_bits)[0]
@@ -131,7 +128,7 @@ class SearchIndex:
 
     def query_many(
         self,
-        items: Sequence[Any] = (),
+        items: Iterable[Any] = (),
         *,
         ids: Sequence[int] = (),
         k: int | None = None,
@@ -141,7 +138,7 @@ class SearchIndex:
         """Return the name and the result of each item, then of each id; see `query`."""
         names: list[str] = []
         queries = [Query(id=identifier, k=k, radius=radius, where=where) for identifier in ids]
-        if len(items):
+        if items := list(items):
             names, embeddings = self.encoder.embed_queries(items)
             codes = pack(binarize(embeddings))
             queries = [Query(code, None, k, radius, where) for code in codes] + queries

@@ -14,7 +14,7 @@ import pytest
 import orbithash
 from clean_processes import call
 from image_files import class_folder
-from index_writer import BATCH, N_BITS, batch_codes, read_told, wait_for, write
+from index_writer import BATCH, N_BITS, batch_codes, last_stored_batch, wait_for, write
 from indexed_runs import image_run
 from milvus_servers import new_collection
 from orbithash.cli import run
@@ -180,11 +180,11 @@ def test_a_killed_writer_loses_nothing_that_it_reported(address, tmp_path, kills
     first = 0
     for _ in range(kills):
         writer = call(write, address, told, first)
-        wait_for(lambda: read_told(told) >= first, writer)  # noqa: B023 — called immediately
+        wait_for(lambda: last_stored_batch(told) >= first, writer)  # noqa: B023 — called immediately
         os.kill(writer.pid, 9)
         writer.join()
         with open_index(address) as index:
-            n_batches = read_told(told) + 1
+            n_batches = last_stored_batch(told) + 1
             assert len(index) >= n_batches * BATCH
             codes = np.concatenate([batch_codes(batch) for batch in range(n_batches)])
             stored = index.get(np.arange(n_batches * BATCH))
@@ -200,7 +200,7 @@ def test_a_killed_server_loses_nothing_that_was_reported(address, milvus_server,
     told = tmp_path / "told.txt"
     create_index(address, N_BITS).close()
     writer = call(write, address, told, 0)
-    wait_for(lambda: read_told(told) >= 2, writer)
+    wait_for(lambda: last_stored_batch(told) >= 2, writer)
     milvus_server.kill()
     try:
         writer.join(timeout=300)
@@ -210,7 +210,7 @@ def test_a_killed_server_loses_nothing_that_was_reported(address, milvus_server,
     finally:
         milvus_server.start()
     with open_index(address) as index:
-        n_batches = read_told(told) + 1
+        n_batches = last_stored_batch(told) + 1
         np.testing.assert_array_equal(
             index.get(np.arange(n_batches * BATCH)).codes,
             np.concatenate([batch_codes(batch) for batch in range(n_batches)]),

@@ -12,7 +12,7 @@ from index_writer import (
     N_BITS,
     batch_codes,
     batch_metadata,
-    read_told,
+    last_stored_batch,
     wait_for,
     write,
 )
@@ -36,7 +36,7 @@ def test_a_killed_writer_loses_nothing_that_it_reported(tmp_path, moments):
         writer.join()
         assert writer.exitcode == -signal.SIGKILL
         with open_index(folder) as index:
-            assert_whole(index, at_least=read_told(told) + 1)
+            assert_whole(index, at_least=last_stored_batch(told) + 1)
             first = len(index) // BATCH
     assert first > 3
 
@@ -49,8 +49,8 @@ def test_readers_see_whole_batches_while_one_process_writes(tmp_path):
         with open_index(folder) as reader:
             seen = 0
             for _ in range(8):
-                wait_for(lambda: read_told(told) >= seen, writer)  # noqa: B023
-                stored_before = (read_told(told) + 1) * BATCH
+                wait_for(lambda: last_stored_batch(told) >= seen, writer)  # noqa: B023
+                stored_before = (last_stored_batch(told) + 1) * BATCH
                 query = batch_codes(0)[:2]
                 (ball, _) = reader.within(query, radius=N_BITS)
                 assert len(ball.ids) % BATCH == 0

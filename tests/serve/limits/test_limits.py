@@ -9,7 +9,7 @@ import pytest
 
 from clean_processes import call
 from image_files import noise
-from index_writer import BATCH, N_BITS, batch_codes, read_told, wait_for, write
+from index_writer import BATCH, N_BITS, batch_codes, last_stored_batch, wait_for, write
 from live_servers import live_server, wait_until
 from orbithash.index import Metadata, create_index, open_index
 from orbithash.serve.limits.limiters import MAX_CLIENTS, RateLimiter
@@ -291,7 +291,7 @@ def test_searches_see_additions_of_another_process(tmp_path):
         writer = call(write, str(address), told, 0)
         try:
             for batch in (0, 2, 4):
-                wait_for(lambda batch=batch: read_told(told) >= batch, writer)
+                wait_for(lambda batch=batch: last_stored_batch(told) >= batch, writer)
                 code = batch_codes(batch)[7].tobytes().hex()
                 response = client.post(f"{API}/search", json={"code": code, "k": 1})
                 assert response.status_code == 200
