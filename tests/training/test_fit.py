@@ -506,7 +506,7 @@ def test_settings_may_be_given_whole_and_changed(arrays):
         ({"backbone": "small-cnn"}, "--backbone is for images, and tuple holds features"),
         ({"backbone": SmallCNN()}, "--backbone is for images, and tuple holds features"),
         ({"weights": "w.safetensors"}, "--weights is for images"),
-        ({"device": "cpu"}, "--device is for images"),
+        ({"device": "cuda"}, "--device is for images"),
         ({"workers": 2}, "--workers is for images"),
         ({"init": "nowhere"}, "there is no run nowhere"),
         ({"out": "run", "tensorboard": "run/board"}, "lies inside of --out"),

@@ -40,8 +40,8 @@ def check_encodes(encoder: "Encoder", data: Data) -> None:
         raise InputError("this run encodes images, not features; give the images themselves")
     if isinstance(data, ImageSource) and not encoder.takes_images:
         raise InputError(
-            "this run encodes features, not images; extract them with `orbithash features`, by the "
-            "network that it was trained on"
+            f"this run encodes features of {encoder.n_features} numbers, not images; extract them "
+            "with `orbithash features`, by the network that it was trained on"
         )
 
 
@@ -52,6 +52,10 @@ class Encoder(Protocol):
     n_bits: int
     training: Training | None  # how it was trained, if that is known
     takes_images: bool  # else feature vectors
+
+    @property
+    def n_features(self) -> int:
+        """The length of a feature vector; of an encoder of images, that of its backbone's."""
 
     @property
     def hidden(self) -> int | None:

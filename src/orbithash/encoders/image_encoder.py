@@ -41,6 +41,11 @@ class ImageEncoder:
         self.training: Training | None = None
 
     @property
+    def n_features(self) -> int:
+        """The length of the backbone's feature vectors."""
+        return self.network.head.n_features
+
+    @property
     def hidden(self) -> int | None:
         """The hidden units of the head."""
         return self.network.head.hidden
@@ -51,7 +56,8 @@ class ImageEncoder:
 
     def embed(self, images: Sequence[Any]) -> Float32[np.ndarray, "n bits"]:
         """Return the embeddings in [0, 1] of images, given as `encode` takes them."""
-        if isinstance(images, str | Path | Image.Image) or np.ndim(images) in (2, 3):
+        one_array = hasattr(images, "ndim") and images.ndim < 4
+        if one_array or isinstance(images, str | Path | Image.Image):
             raise InputError(f"got one {type(images).__name__}; give a list of images")
         images = list(images)
         parts = [np.empty((0, self.n_bits), np.float32)]

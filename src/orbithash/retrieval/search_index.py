@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Int64, UInt8
 
 from orbithash.codes import as_codes, binarize, pack
 from orbithash.data import open_unlabelled
@@ -57,6 +57,16 @@ def open_index(
         index.close()
         raise
     return SearchIndex(index, encoder)
+
+
+def checked_bytes(code: Any) -> UInt8[np.ndarray, "..."]:
+    """Return a code as bytes; raise unless all its numbers are."""
+    numbers = np.asarray(code)
+    if numbers.dtype.kind not in "iu" or (
+        numbers.size and not 0 <= numbers.min() <= numbers.max() < 256
+    ):
+        raise InputError(f"got a code of {numbers.dtype} {code!r}; give bytes, 0 to 255")
+    return numbers.astype(np.uint8)
 
 
 class SearchIndex:
@@ -122,7 +132,7 @@ class SearchIndex:
                 raise InputError(f"got {len(codes)} vectors as one query; see query_many")
             code = codes[0]
         elif code is not None:
-            code = as_codes(np.atleast_2d(np.asarray(code)), self.n_bits)[0]
+            code = as_codes(np.atleast_2d(checked_bytes(code)), self.n_bits)[0]
         (result,) = find(self.index, [Query(code, id, k, radius, where)])
         return list(result.hits)
 

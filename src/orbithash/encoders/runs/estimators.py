@@ -37,7 +37,7 @@ def take_apart(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
         return [take_apart(part, f"{name}.{place}", arrays) for place, part in enumerate(value)]
     kind = type(value).__name__
     if TYPES.get(kind) is not type(value):
-        raise InputError(f"a {kind} cannot be saved; only the hashers of HASHERS can")
+        raise InputError(f"{name} is a {kind}, which cannot be saved; only hashers of HASHERS can")
     prefix = f"{name}." if name else ""
     attributes = {
         key: take_apart(part, prefix + key, arrays) for key, part in lasting(value).items()
