@@ -73,7 +73,7 @@ def search_command(
     else:
         for name, hits in results:
             console.print(as_table(name, hits))
-    # With a label or a radius every engine compares all codes, and measures no recall.
+    # Measured when an approximate engine has built its structure; a filter needs none.
     if stats is not None and stats.recall is not None:
         Console(stderr=True).print(
             f"{engine} is approximate: recall@{stats.recall_at} on its own codes is "
