@@ -7,8 +7,9 @@ import orbithash
 from coloured_images import coloured
 from feature_files import clouds, write_clouds
 from indexed_runs import feature_run, image_run
+from orbithash.cli import run
 from orbithash.data import LabelledFeatures, Split, read_features
-from orbithash.evaluation import encode_split, evaluate_codes, evaluate_rows
+from orbithash.evaluation import Scores, encode_split, evaluate_codes, evaluate_rows
 
 N_BITS = 12
 
@@ -102,3 +103,15 @@ def test_queries_in_the_database_are_warned_about(encoder, caplog):
     split = Split(train=rows, query=rows[:10], database=rows)
     orbithash.evaluate(encoder, LabelledFeatures(arrays["features"], arrays["labels"], split))
     assert "10 queries are also in the database" in caplog.text
+
+
+def test_the_command_scores_a_source_without_queries_as_python_does(tmp_path):
+    run_folder = feature_run(tmp_path / "run", n_bits=N_BITS)
+    arrays = clouds(per_class=6, seed=3)
+    file = tmp_path / "unsplit.npz"
+    rows = {"train": np.arange(len(arrays["labels"]))}
+    np.savez(file, features=arrays["features"], labels=arrays["labels"], **rows)
+    assert run(["evaluate", str(run_folder), str(file), "--out", str(tmp_path / "report")]) == 0
+    written = Scores.from_json((tmp_path / "report" / "scores.json").read_text())
+    data = (arrays["features"], arrays["labels"])
+    assert written == orbithash.evaluate(orbithash.load(run_folder), data)

@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.table import Table
 
 from orbithash.cli.options import Device, print_unreadable
-from orbithash.errors import InputError
 from orbithash.files import output_folder
 
 if TYPE_CHECKING:
@@ -23,15 +22,15 @@ UNREADABLE = "unreadable.txt"
 
 def evaluate_command(
     run: Annotated[Path, typer.Argument(help="Folder that `train` wrote.")],
-    source: Annotated[str, typer.Argument(help="Images or features with labels and a split.")],
+    source: Annotated[str, typer.Argument(help="Images or features with labels.")],
     out: Annotated[Path, typer.Option(help="Folder for the report.")],
     device: Device = "cpu",
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier report.")] = False,
 ) -> None:
     """Score an encoder: MAP with its bounds, precision@N and the precision-recall curve.
 
-    Every query of the split is searched in the database of the split. Unreadable images are left
-    out and listed in the report.
+    Every query of the split is searched in the database of the split; without a split, each row is
+    a query against all others. Unreadable images are left out and listed in the report.
     """
     console = Console()
     contents = frozenset({SCORES, PRECISION_RECALL, PRECISION_AT, UNREADABLE})
@@ -52,11 +51,6 @@ def evaluate_command(
         method = read_record(run).method
         encoder = load(run, device=device)
         data = open_source(source)
-        if not data.split.has_queries:
-            raise InputError(
-                f"{source} has no queries; add the arrays query and database, or give a source "
-                "with a split"
-            )
         if isinstance(data, ImageFiles):
             warn_about_trained_queries(run, trained_queries(run, data), len(data.split.query))
         with progress_bar(console) as report:
