@@ -106,12 +106,13 @@ def test_queries_in_the_database_are_warned_about(encoder, caplog):
 
 
 def test_the_command_scores_a_source_without_queries_as_python_does(tmp_path):
-    run_folder = feature_run(tmp_path / "run", n_bits=N_BITS)
     arrays = clouds(per_class=6, seed=3)
+    run_folder = tmp_path / "run"
+    data = (arrays["features"], arrays["labels"])
+    orbithash.train(data, N_BITS, method="lsh", out=run_folder)
     file = tmp_path / "unsplit.npz"
     rows = {"train": np.arange(len(arrays["labels"]))}
     np.savez(file, features=arrays["features"], labels=arrays["labels"], **rows)
     assert run(["evaluate", str(run_folder), str(file), "--out", str(tmp_path / "report")]) == 0
     written = Scores.from_json((tmp_path / "report" / "scores.json").read_text())
-    data = (arrays["features"], arrays["labels"])
     assert written == orbithash.evaluate(orbithash.load(run_folder), data)
