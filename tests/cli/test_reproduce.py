@@ -21,7 +21,7 @@ def features(tmp_path_factory):
 @pytest.fixture
 def no_figures(monkeypatch):
     """Drawing takes seconds and has tests of its own."""
-    monkeypatch.setattr("orbithash.experiments.reproduce.table_figures", lambda *given: [])
+    monkeypatch.setattr("orbithash.experiments.reproduce.draw_table_figures", lambda *given: [])
 
 
 def command(features, out, *arguments, table="ablation", epochs=2):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from orbithash.kernels.hamming import hamming_distances_reference
-from orbithash.kernels.nearest import MAX_QUERIES_PER_TASK, nearest, nearest_reference
+from orbithash.kernels.nearest import MAX_QUERIES_PER_TASK, nearest_codes, nearest_reference
 from orbithash.kernels.wide_compare import L1_WORDS, LANES
 
 
@@ -39,7 +39,7 @@ def test_few_queries_search_parts_of_the_database_in_parallel(n_queries, k, monk
 
 def test_equal_codes_are_in_database_order():
     codes = np.zeros((1000, 8), dtype=np.uint8)
-    distances, positions = nearest(codes[:2], codes, k=7)
+    distances, positions = nearest_codes(codes[:2], codes, k=7)
     np.testing.assert_array_equal(distances, np.zeros((2, 7)))
     np.testing.assert_array_equal(positions, [range(7)] * 2)
 
@@ -47,12 +47,12 @@ def test_equal_codes_are_in_database_order():
 @pytest.mark.parametrize(("n_queries", "n", "k"), [(0, 5, 3), (2, 0, 3), (2, 5, 0)])
 def test_no_queries_no_codes_or_no_neighbours_give_empty_results(n_queries, n, k):
     queries, database = random_codes(n_queries, 16, seed=0), random_codes(n, 16, seed=1)
-    distances, positions = nearest(queries, database, k)
+    distances, positions = nearest_codes(queries, database, k)
     assert distances.shape == positions.shape == (n_queries, min(k, n))
 
 
 def assert_nearest_match(queries, database, k):
-    found, expected = nearest(queries, database, k), nearest_reference(queries, database, k)
+    found, expected = nearest_codes(queries, database, k), nearest_reference(queries, database, k)
     np.testing.assert_array_equal(found[0], expected[0])
     np.testing.assert_array_equal(found[1], expected[1])
 

@@ -8,14 +8,14 @@ SEARCHES = """
 from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numba import threading_layer
-from orbithash.kernels.nearest import nearest, nearest_reference
+from orbithash.kernels.nearest import nearest_codes, nearest_reference
 
 rng = np.random.default_rng(0)
 database = rng.integers(0, 256, (20_000, 8), dtype=np.uint8)
 queries = database[:8]
 expected = nearest_reference(queries, database, 3)
 with ThreadPoolExecutor(4) as threads:
-    for found in threads.map(lambda _: nearest(queries, database, 3), range(200)):
+    for found in threads.map(lambda _: nearest_codes(queries, database, 3), range(200)):
         np.testing.assert_array_equal(found, expected)
 print(threading_layer())
 """

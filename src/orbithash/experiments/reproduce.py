@@ -7,7 +7,11 @@ from pathlib import Path
 from orbithash.experiments.report.examples import find_examples
 from orbithash.experiments.report.latex import to_latex
 from orbithash.experiments.report.markdown import to_markdown
-from orbithash.experiments.report.table_figures import read_histories, table_figures, write_figures
+from orbithash.experiments.report.table_figures import (
+    draw_table_figures,
+    read_histories,
+    write_figures,
+)
 from orbithash.experiments.report.table_report import (
     render_table_report,
     training_times,
@@ -104,7 +108,7 @@ def write_table(
         (folder / RESULTS).unlink(missing_ok=True)
         for name, write in WRITERS.items():
             write_text(folder / name, write(results))
-        figures = table_figures(results, read_histories(runs, out))
+        figures = draw_table_figures(results, read_histories(runs, out))
         write_figures(figures, folder / FIGURES)
         report = render_table_report(
             results,

@@ -25,7 +25,7 @@ MAX_TASK_CANDIDATES = 1 << 21  # of all queries of a task: a large k takes fewer
 NOT_FOUND = np.iinfo(np.int32).max  # distance where a part of the database has fewer than k codes
 
 
-def nearest(
+def nearest_codes(
     queries: UInt8[np.ndarray, "queries bytes"],
     database: UInt8[np.ndarray, "database bytes"],
     k: int,
@@ -35,7 +35,8 @@ def nearest(
     Equal distances are in database order, also where they are cut at k. A database of fewer
     than k codes gives them all.
 
-    >>> nearest(np.array([[0b1100]], np.uint8), np.array([[0], [0b1100], [0b1010]], np.uint8), k=2)
+    >>> database = np.array([[0], [0b1100], [0b1010]], np.uint8)
+    >>> nearest_codes(np.array([[0b1100]], np.uint8), database, k=2)
     (array([[0, 2]], dtype=int32), array([[1, 0]]))
     """
     check_same_length(queries, database)

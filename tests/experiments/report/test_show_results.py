@@ -3,7 +3,7 @@ import pytest
 from orbithash.errors import InputError
 from orbithash.experiments.report.markdown import to_markdown
 from orbithash.experiments.report.show_results import refresh, refreshed
-from orbithash.experiments.report.table_figures import table_figures
+from orbithash.experiments.report.table_figures import draw_table_figures
 from orbithash.experiments.tables.results_json import read_results, to_json
 from planned_runs import clouds_source
 from table_results import made_up_results
@@ -43,7 +43,7 @@ def test_results_are_read_as_they_were_written(results, folder):
     read = read_results(folder / "claim" / "results.json")
     assert to_markdown(read) == to_markdown(results)
     assert to_json(read) == to_json(results)
-    drawn, expected = table_figures(read, {}), table_figures(results, {})
+    drawn, expected = draw_table_figures(read, {}), draw_table_figures(results, {})
     assert [figure.name for figure in drawn] == [figure.name for figure in expected]
 
 

@@ -4,8 +4,8 @@ import pytest
 from orbithash.encoders import Epoch
 from orbithash.experiments.report.table_figures import (
     OUR_FILES,
+    draw_table_figures,
     mean_history,
-    table_figures,
     write_figures,
 )
 from planned_runs import clouds_source
@@ -25,7 +25,7 @@ def by_name(figures):
 def test_sources_are_side_by_side_with_a_line_per_method(sources):
     maps = {"triplet": [0.25, 0.75, 0.5]}
     results = made_up_results(sources, maps=maps, bits=(16, 32))
-    figure = by_name(table_figures(results, {}))["map_over_bits"]
+    figure = by_name(draw_table_figures(results, {}))["map_over_bits"]
     assert [panel.title for panel in figure.panels] == ["clouds", "VOC2007"]
     assert figure.names[0] == "Order-aware"
     lines = {curve.name: curve for curve in figure.panels[0].curves}
@@ -36,7 +36,7 @@ def test_sources_are_side_by_side_with_a_line_per_method(sources):
 
 
 def test_rows_that_are_not_in_the_paper_have_separate_figures(sources):
-    figures = by_name(table_figures(made_up_results(sources, "claim", bits=(16, 32)), {}))
+    figures = by_name(draw_table_figures(made_up_results(sources, "claim", bits=(16, 32)), {}))
     paper = {curve.name for curve in figures["precision_recall_16_bits"].panels[0].curves}
     more = {curve.name for curve in figures["precision_recall_16_bits_more"].panels[0].curves}
     assert paper & more == {"Order-aware"}
@@ -45,7 +45,7 @@ def test_rows_that_are_not_in_the_paper_have_separate_figures(sources):
 
 def test_the_powers_of_the_hinge_are_drawn_over_gamma(sources):
     maps = {"gamma-5": None, "square-only": [0.8, 0.8, 0.8]}
-    figures = by_name(table_figures(made_up_results(sources, "gamma", maps), {}))
+    figures = by_name(draw_table_figures(made_up_results(sources, "gamma", maps), {}))
     assert "map_over_bits" not in figures
     (curve,) = figures["map_over_gamma"].panels[0].curves
     assert curve.x.tolist() == [1, 2, 3, 4]  # γ = 5 failed
@@ -61,7 +61,7 @@ def test_training_is_drawn_from_the_logs(sources):
     assert history.loss.tolist() == [3.0, 3.0]
     assert np.isnan(history.validation_map).all()
     results = made_up_results(sources)
-    figure = by_name(table_figures(results, {("triplet", "clouds", 32): history}))[
+    figure = by_name(draw_table_figures(results, {("triplet", "clouds", 32): history}))[
         "training_32_bits"
     ]
     assert figure.columns == 2
@@ -72,7 +72,7 @@ def test_training_is_drawn_from_the_logs(sources):
 
 
 def test_figures_are_written_as_svg_and_png(sources, tmp_path):
-    figures = table_figures(made_up_results(sources), {})
+    figures = draw_table_figures(made_up_results(sources), {})
     write_figures(figures[:1], tmp_path)
     files = sorted(path.name for path in tmp_path.iterdir())
     assert files == ["precision_recall_32_bits.png", "precision_recall_32_bits.svg"]
@@ -80,7 +80,7 @@ def test_figures_are_written_as_svg_and_png(sources, tmp_path):
 
 
 def test_earlier_figures_are_removed_and_foreign_files_stay(sources, tmp_path):
-    figures = table_figures(made_up_results(sources, bits=(16, 32)), {})
+    figures = draw_table_figures(made_up_results(sources, bits=(16, 32)), {})
     earlier = by_name(figures)["precision_at_32_bits"]
     write_figures([earlier], tmp_path)
     (tmp_path / "my_own.png").write_bytes(b"not ours")
@@ -94,5 +94,5 @@ def test_earlier_figures_are_removed_and_foreign_files_stay(sources, tmp_path):
 
 def test_the_file_name_of_every_figure_is_recognised(sources):
     for table in ("claim", "gamma"):
-        for figure in table_figures(made_up_results(sources, table, bits=(16, 32)), {}):
+        for figure in draw_table_figures(made_up_results(sources, table, bits=(16, 32)), {}):
             assert OUR_FILES.fullmatch(f"{figure.name}.svg")

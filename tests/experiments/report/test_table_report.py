@@ -7,7 +7,7 @@ from PIL import Image
 from feature_files import clouds
 from orbithash.data import read_features
 from orbithash.experiments.report.examples import find_examples
-from orbithash.experiments.report.table_figures import table_figures
+from orbithash.experiments.report.table_figures import draw_table_figures
 from orbithash.experiments.report.table_report import (
     common_settings,
     render_table_report,
@@ -48,7 +48,7 @@ def page(tmp_path_factory):
     results = make_results(read_table("ablation"), runs, finished)
     return render_table_report(
         results,
-        table_figures(results, {}),
+        draw_table_figures(results, {}),
         tuning=TUNING,
         examples=find_examples(results, runs, folder),
         times=training_times(runs, finished),

@@ -67,7 +67,7 @@ class History:
 Histories = Mapping[tuple[str, str, int], History]  # by row, source and code length
 
 
-def table_figures(results: Results, histories: Histories) -> list[TableFigure]:
+def draw_table_figures(results: Results, histories: Histories) -> list[TableFigure]:
     """Return every figure that the table has data for, most important first."""
     figures = list(map_figures(results))
     for n_bits in dict.fromkeys(n_bits for _, n_bits in results.columns):
