@@ -1,7 +1,7 @@
 """A progress bar over images or rows, for everything that encodes."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -16,7 +16,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
-Report = Callable[[int, int], None]  # items done, and items in all
+from orbithash.encoders.encoder import Progress as Report
+from orbithash.encoders.encoder import no_progress
 
 
 @contextmanager
@@ -28,7 +29,7 @@ def reporting(progress: bool | Report | None) -> Iterator[Report]:
         with progress_bar(Console()) as report:
             yield report
     else:
-        yield lambda done, total: None
+        yield no_progress
 
 
 @contextmanager

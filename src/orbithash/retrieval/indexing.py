@@ -84,7 +84,7 @@ def source_identity(source: Any, data: Data) -> str:
     digest = hashlib.blake2b(digest_size=8)
     if isinstance(data, ImageSource):
         for row in range(len(data)):
-            digest.update(np.asarray(data.image(row)).tobytes())
+            digest.update(data.stamp(row).encode())
         return f"{data} {digest.hexdigest()}"
     digest.update(data.features.tobytes())
     return f"features {digest.hexdigest()}"

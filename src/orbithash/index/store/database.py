@@ -109,7 +109,7 @@ def writing(connection: sqlite3.Connection, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def reading(connection: sqlite3.Connection, folder: Path) -> Iterator[None]:
-    """Let all reads of the block see one state, whatever is written meanwhile."""
+    """Let all reads of the block see one state, even if another process writes."""
     with translated_errors(folder):
         connection.execute("BEGIN")
         try:
