@@ -29,7 +29,7 @@ from orbithash.losses import OrderAwareTripletLoss
 from orbithash.networks import GoogLeNet, HashingNetwork
 from orbithash.training import TrainingSettings, seeded, train_network
 from orbithash.training.batches import ImageBatches, ImageReader
-from orbithash.training.environment import keep_freed_memory
+from orbithash.training.machine.environment import keep_freed_memory
 from orbithash.training.on_images import training_view
 
 CLASSES, IMAGES_PER_CLASS = 8, 4  # of a batch

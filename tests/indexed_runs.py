@@ -15,7 +15,8 @@ def image_run(folder: Path, *, n_bits: int = 24, seed: int = 0) -> Path:
     folder.mkdir(parents=True)
     torch.manual_seed(seed)
     network = HashingNetwork(load_photo_backbone("small-cnn", to_train=True), n_bits)
-    write_encoder(ImageEncoder(network.eval()), folder / "model.safetensors")
+    encoder = ImageEncoder(network.backbone.eval(), network.head.eval())
+    write_encoder(encoder, folder / "model.safetensors")
     return folder
 
 

@@ -85,6 +85,10 @@ def two_epochs_on_images(
             processes=processes,
         )
     scores = [[epoch.loss, epoch.validation_map] for epoch in history]
-    weights = encoder.network.state_dict()
-    results = {name: weight.contiguous() for name, weight in weights.items()}
+    parts = {"backbone": encoder.backbone, "head": encoder.head.network}
+    results = {
+        f"{part}.{name}": weight.contiguous()
+        for part, module in parts.items()
+        for name, weight in module.state_dict().items()
+    }
     save_file({"scores": torch.tensor(scores), **results}, out)

@@ -69,7 +69,7 @@ def test_a_file_is_not_a_folder(tmp_path):
 
 def resumable(out, *, resume=False, force=False):
     return resumable_folder(
-        out, contents={"page"}, checkpoint="checkpoint", resume=resume, force=force
+        out, contents={"page"}, state={"checkpoint"}, resume=resume, force=force
     )
 
 
@@ -151,7 +151,7 @@ def test_somebody_elses_folder_of_the_unfinished_name_is_kept(tmp_path, force):
 def test_two_processes_do_not_write_to_one_folder(tmp_path):
     hold = (
         "import sys; from pathlib import Path; from orbithash.files import resumable_folder\n"
-        "with resumable_folder(Path(sys.argv[1]), contents={'page'}, checkpoint='checkpoint',"
+        "with resumable_folder(Path(sys.argv[1]), contents={'page'}, state={'checkpoint'},"
         " resume=False, force=False) as folder:\n"
         "    (folder / 'page').write_text('theirs')\n"
         "    print('held', flush=True)\n"

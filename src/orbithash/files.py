@@ -95,22 +95,22 @@ def output_folder(out: Path, *, contents: Set[str], force: bool) -> Iterator[Pat
 
 @contextmanager
 def resumable_folder(
-    out: Path, *, contents: Set[str], checkpoint: str, resume: bool, force: bool
+    out: Path, *, contents: Set[str], state: Set[str], resume: bool, force: bool
 ) -> Iterator[Path]:
     """Yield the folder `out` + ".partial", renamed to `out` when the block ends without an error.
 
-    After an error it is kept if it holds a checkpoint. Such a folder is continued with `resume` and
-    restarted with `force`. A folder that another process writes to, or that holds other files than
-    `contents`, is never touched.
+    After an error it is kept if it holds anything of `state`, files and folders from which the work
+    is continued with `resume`, and restarted with `force`; they are removed in the end. A folder
+    that another process writes to, or that holds other files than `contents`, is never touched.
     """
     out = out.absolute()
-    known = {*contents, checkpoint, LOCK}
+    known = {*contents, *state, LOCK}
     check_replaceable(out, contents=known, force=force)
     partial = partial_folder(out)
     check_own(partial, contents=known)
     make_folder(partial)
     with locked_folder(partial):
-        begun = (partial / checkpoint).exists()
+        begun = holds_any(partial, state)
         if begun and not resume and not force:
             raise InputError(
                 f"{partial} holds an unfinished run; add --resume to continue it, "
@@ -121,7 +121,7 @@ def resumable_folder(
         try:
             yield partial
         except BaseException:
-            if not (partial / checkpoint).exists():
+            if not holds_any(partial, state):
                 shutil.rmtree(partial, ignore_errors=True)
             raise
         remove_files(partial, except_for=known)
@@ -134,8 +134,7 @@ def resumable_folder(
             shutil.rmtree(out)
         partial.rename(out)
         # After the rename: a crash before it must still find the checkpoint.
-        for name in (checkpoint, LOCK):
-            (out / name).unlink(missing_ok=True)
+        remove_files(out, except_for=contents)
 
 
 @contextmanager
@@ -266,8 +265,16 @@ def is_alive(process: int) -> bool:
 
 def remove_files(folder: Path, *, except_for: Set[str]) -> None:
     for path in folder.iterdir():
-        if path.name not in except_for:
+        if path.name in except_for:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
             path.unlink()
+
+
+def holds_any(folder: Path, names: Set[str]) -> bool:
+    return any((folder / name).exists() for name in names)
 
 
 def flush(folder: Path, *, files: bool = True) -> None:

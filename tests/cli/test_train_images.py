@@ -121,7 +121,7 @@ def test_a_head_trained_on_features_starts_fine_tuning(trained, tmp_path, capsys
     assert run(command) == 2
     assert "give --backbone" in capsys.readouterr().err
     assert run([*command, "--backbone", "small-cnn"]) == 0
-    assert orbithash.load(tmp_path / "run").network.head.hidden == 16
+    assert orbithash.load(tmp_path / "run").hidden == 16
     other = ("--backbone", "small-cnn", "--hidden", "8", "--force")
     assert run([*command, *other]) == 2
     assert "has hidden=16, but here it is 8" in capsys.readouterr().err
@@ -148,10 +148,10 @@ def test_a_head_starts_fine_tuning_only_of_the_network_that_made_its_features(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give --backbone to fine-tune a network"),
+        ([], "holds images; give --backbone"),
         (["--backbone", "resnet"], "there is no backbone 'resnet'"),
         (["--backbone", "googlenet"], "googlenet needs its weights"),
-        (["--backbone", "small-cnn", "--method", "itq"], "itq is fitted to features"),
+        (["--backbone", "small-cnn", "--method", "itq"], "itq is fitted to features and cannot"),
         (["--backbone", "small-cnn", "--hidden", "-8"], "training needs at least 0"),
         (["--backbone", "small-cnn", "--precision", "int8"], "precision='int8'"),
         (["--backbone", "small-cnn", "--device", "gpu"], "cannot run a network on 'gpu' here"),

@@ -10,7 +10,6 @@ from image_files import noise, save
 from orbithash.data import ImageFiles, Split
 from orbithash.encoders import ImageEncoder
 from orbithash.encoders.runs.model_file import read_encoder, write_encoder
-from orbithash.encoders.runtime import run_by
 from orbithash.errors import InputError, UnreadableImageError
 from orbithash.networks import HashingNetwork, SmallCNN
 
@@ -18,7 +17,8 @@ from orbithash.networks import HashingNetwork, SmallCNN
 @pytest.fixture(scope="module")
 def encoder():
     torch.manual_seed(0)
-    return ImageEncoder(HashingNetwork(SmallCNN(channels=3), 12).eval())
+    network = HashingNetwork(SmallCNN(channels=3), 12).eval()
+    return ImageEncoder(network.backbone, network.head)
 
 
 def test_paths_images_and_arrays_have_the_same_code(encoder, tmp_path):
@@ -85,15 +85,16 @@ def test_onnxruntime_gives_the_same_embeddings(encoder, tmp_path):
     files = [save(noise((40, 30), seed=seed), tmp_path / f"{seed}.png") for seed in range(5)]
     rows = np.arange(5)
     by_torch = encoder.embed_rows(as_source(files), rows)
-    run = run_by("onnxruntime", encoder.network, side=encoder.view.crop)
-    by_onnx = encoder.embed_rows(as_source(files), rows, run=run)
+    with encoder.running("onnxruntime") as run:
+        by_onnx = encoder.embed_rows(as_source(files), rows, run=run)
     np.testing.assert_allclose(by_onnx.embeddings, by_torch.embeddings, atol=1e-5)
 
 
 def test_a_network_in_training_stays_in_training(encoder, tmp_path):
     network = HashingNetwork(SmallCNN(channels=3), 12).train()
-    ImageEncoder(network).encode([noise((20, 20))])
-    assert network.training
+    ImageEncoder(network.backbone, network.head).encode([noise((20, 20))])
+    assert network.backbone.training
+    assert network.head.training
 
 
 def test_an_encoder_is_read_as_it_was_written(encoder, tmp_path):

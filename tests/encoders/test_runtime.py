@@ -18,7 +18,7 @@ from orbithash.encoders.runtime import (
     to_onnx,
 )
 from orbithash.errors import InputError, MissingExtraError
-from orbithash.hashers import HASHERS
+from orbithash.hashers import HASHERS, Hasher
 from orbithash.networks import (
     FeatureHead,
     GoogLeNet,
@@ -151,12 +151,12 @@ def test_a_head_gives_the_same_codes_in_another_runtime(tmp_path, rng):
 
 def test_a_network_takes_pixels_and_says_which_view_it_wants(tmp_path, rng):
     torch.manual_seed(0)
-    encoder = ImageEncoder(HashingNetwork(MeanColours(), 8))
+    encoder = ImageEncoder(MeanColours(), FeatureHead(MeanColours.n_features, 8, hidden=0))
     export_encoder(encoder, tmp_path / "model.onnx")
     pixels = rng.integers(0, 256, size=(3, 8, 8, 3), dtype=np.uint8)
     embeddings = run_model(tmp_path / "model.onnx", {"images": pixels})
-    wanted = encoder.network(torch.from_numpy(pixels).permute(0, 3, 1, 2).float())
-    np.testing.assert_allclose(embeddings, wanted.detach().numpy(), atol=1e-5)
+    wanted = encoder.head.embed(by_torch(encoder.backbone, pixels))
+    np.testing.assert_allclose(embeddings, wanted, atol=1e-5)
     (note,) = onnx.load(tmp_path / "model.onnx").metadata_props
     assert json.loads(note.value)["view"]["crop"] == 8
 
@@ -170,9 +170,42 @@ def test_a_network_on_small_images_takes_them_as_they_are(tmp_path, rng):
     np.testing.assert_allclose(embeddings, encoder.embed(images), atol=1e-5)
 
 
-def test_a_hasher_is_refused(tmp_path, rng):
-    features = rng.normal(size=(30, 8)).astype(np.float32)
-    encoder = FeatureEncoder(HASHERS["lsh"](n_bits=8).fit(features))
-    with pytest.raises(InputError, match="only networks"):
+@pytest.mark.parametrize("method", HASHERS)
+def test_every_hasher_gives_the_same_codes_in_another_runtime(method, tmp_path, rng):
+    features = rng.normal(1, 2, size=(60, 8)).astype(np.float32)
+    hasher = HASHERS[method](n_bits=6, random_state=0).fit(features, np.arange(60) % 3)
+    encoder = FeatureEncoder(hasher)
+    export_encoder(encoder, tmp_path / "model.onnx")
+    for n in (1, 50):
+        more = rng.normal(1, 2, size=(n, 8)).astype(np.float32)
+        embeddings = run_model(tmp_path / "model.onnx", {"features": more})
+        np.testing.assert_allclose(embeddings, encoder.embed(more), atol=1e-5)
+        assert np.array_equal(pack(binarize(embeddings)), encoder.encode(more))
+
+
+def test_a_hasher_of_ones_own_is_not_exported(tmp_path, rng):
+    class Unknown(Hasher):
+        def __init__(self, n_bits: int = 8) -> None:
+            self.n_bits, self.normalize = n_bits, False
+
+        def fit(self, X, y=None):
+            self.n_features_in_ = X.shape[1]
+            return self
+
+        def project(self, X):
+            return np.full((len(X), self.n_bits), 0.7)
+
+    encoder = FeatureEncoder(Unknown().fit(rng.normal(size=(30, 8))))
+    with pytest.raises(InputError, match="a Unknown cannot be exported; use one of lsh"):
         export_encoder(encoder, tmp_path / "model.onnx")
     assert not (tmp_path / "model.onnx").exists()
+
+
+def test_a_hasher_encodes_images(tmp_path, rng):
+    features = rng.random((30, MeanColours.n_features)).astype(np.float32)
+    encoder = ImageEncoder(MeanColours(), HASHERS["itq"](n_bits=2, random_state=0).fit(features))
+    export_encoder(encoder, tmp_path / "model.onnx")
+    pixels = rng.integers(0, 256, size=(3, 8, 8, 3), dtype=np.uint8)
+    embeddings = run_model(tmp_path / "model.onnx", {"images": pixels})
+    wanted = encoder.head.embed(by_torch(encoder.backbone, pixels))
+    np.testing.assert_allclose(embeddings, wanted, atol=1e-5)

@@ -7,7 +7,7 @@ from orbithash.data import DATASETS
 from orbithash.experiments.demo import as_images
 from orbithash.experiments.trials import Trial, best_trial, run_trial
 from orbithash.training import Hooks, TrainingSettings
-from orbithash.training.environment import one_thread
+from orbithash.training.machine.environment import one_thread
 
 DIGITS = as_images(DATASETS["digits"]())
 SETTINGS = TrainingSettings(

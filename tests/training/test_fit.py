@@ -54,7 +54,7 @@ def assert_same_codes(encoder, other, items):
 
 
 def weights(encoder):
-    return {name: weight.numpy() for name, weight in encoder.network.state_dict().items()}
+    return encoder.model()[1]
 
 
 def assert_same_weights(encoder, other):
@@ -530,9 +530,12 @@ def test_bits_that_no_code_can_have_are_refused(bits, arrays, untyped):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "itq"}, "itq is fitted to features, not to images; extract them with"),
-        ({"method": IterativeQuantization(8)}, "itq is fitted to features, not to images"),
-        ({}, "give --backbone to fine-tune a network"),
+        ({"method": "itq", "backbone": "small-cnn"}, "itq is fitted to features and cannot train"),
+        ({"backbone": "small-cnn", "tune": "head"}, "small-cnn has no trained weights to keep"),
+        ({"backbone": "small-cnn", "tune": "top"}, "there is no tune 'top'; choose from head"),
+        ({"backbone": "small-cnn", "views": -1}, "views is -1"),
+        ({"backbone": "small-cnn", "memory_limit": 0.0}, "the memory limit is 0.0 GB"),
+        ({}, "holds images; give --backbone"),
         ({"backbone": "vgg"}, "there is no backbone 'vgg'"),
         ({"backbone": "googlenet"}, "googlenet needs its weights"),
         ({"backbone": "small-cnn", "device": "gpu"}, "cannot run a network on 'gpu' here"),

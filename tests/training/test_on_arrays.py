@@ -79,7 +79,7 @@ def test_a_run_to_start_from_must_fit():
     with pytest.raises(InputError, match="hidden=128, but here it is 0"):
         learn("triplet-hard-negative", replace(QUICK, hidden=0), init=triplet)
     with pytest.raises(InputError, match="holds a hasher"):
-        learn(init=fit_hasher(data(), as_method("itq"), 16, seed=0)[0])
+        learn(init=fit_hasher(data(), as_method("itq"), 16, seed=0))
     with pytest.raises(InputError, match="cannot start from another run"):
         orbithash.train(data(), 16, method="itq", init=triplet)
 

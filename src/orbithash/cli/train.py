@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from orbithash.errors import InputError
+from orbithash.files import partial_folder
 
 if TYPE_CHECKING:
     from orbithash.encoders import Training
@@ -27,12 +28,19 @@ def train_command(
     backbone: Annotated[
         str | None,
         typer.Option(
-            help="Network to fine-tune on images; see: orbithash list. Default: as in --init."
+            help="Network that describes images; see: orbithash list. Default: as in --init."
         ),
     ] = None,
     method: Annotated[
         str, typer.Option(help="A loss or a hasher; see: orbithash list.")
     ] = "order-aware",
+    tune: Annotated[
+        str | None,
+        typer.Option(
+            help="How much of the network learns from images: head (default, minutes) or whole "
+            "(hours on a CPU)."
+        ),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a stopped run.")] = False,
     margin: Annotated[
         float | None,
@@ -64,7 +72,16 @@ def train_command(
         int | None,
         typer.Option(
             help="Hidden units between features and bits, 0 for a linear head. Default: as in the "
-            "run of --init; otherwise 1024 on features and 0 on images.",
+            "run of --init; otherwise 1024, and 0 for a whole network without a head first.",
+            rich_help_panel=NETWORK,
+        ),
+    ] = None,
+    views: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Further views of each image that train the head: mirrored, then random crops; "
+            "default 4.",
             rich_help_panel=NETWORK,
         ),
     ] = None,
@@ -133,6 +150,28 @@ def train_command(
             rich_help_panel=RUN,
         ),
     ] = None,
+    memory_limit: Annotated[
+        float | None,
+        typer.Option(
+            help="Gigabytes that --tune whole may take; default half of what is free.",
+            rich_help_panel=RUN,
+        ),
+    ] = None,
+    stop_after: Annotated[
+        float | None,
+        typer.Option(
+            help="Minutes after which the best epoch so far is kept as the finished run.",
+            rich_help_panel=RUN,
+        ),
+    ] = None,
+    finish: Annotated[
+        bool,
+        typer.Option(
+            "--finish",
+            help="Keep the best epoch so far of a stopped run as the finished run.",
+            rich_help_panel=RUN,
+        ),
+    ] = False,
     checkpoint_every: Annotated[
         float, typer.Option(min=0, help="Seconds between checkpoints.", rich_help_panel=RUN)
     ] = 60.0,
@@ -150,13 +189,13 @@ def train_command(
 
     Example: orbithash train photos/ --bits 64 --backbone efficientnet-lite0 --out runs/photos
 
-    Queries are never used. On images, the best epoch on held-out training images is kept; on
-    features the last one, unless --validation holds some out. A stopped run continues with the same
-    command and --resume.
+    Queries are never used. A head, on images or features, keeps its last epoch, unless --validation
+    holds some images out; a whole network keeps the best epoch on held-out images. Ctrl-C stops,
+    and the same command with --resume continues; Ctrl-C twice keeps the best epoch so far.
     """
     from orbithash.encoders.runs.run_folder import is_finished  # --help must not wait for torch
-    from orbithash.training import Interrupted, train
-    from orbithash.training.environment import keep_freed_memory
+    from orbithash.training import train
+    from orbithash.training.machine.environment import keep_freed_memory
 
     if resume and is_finished(out):
         print(f"{out} is finished already.")
@@ -177,6 +216,11 @@ def train_command(
             preset=preset,
             settings=settings_file,
             init=init,
+            tune=tune,
+            views=views,
+            memory_limit=memory_limit,
+            stop_after=stop_after,
+            finish=finish,
             seed=seed,
             device=device,
             workers=workers,
@@ -192,8 +236,12 @@ def train_command(
             validate_every=validate_every,
             precision=precision,
         )
-    except Interrupted:
-        console.print("Stopped. To continue, repeat the command with --resume.")
+    except KeyboardInterrupt:
+        if partial_folder(out).exists():
+            console.print(
+                "Stopped. To continue, repeat the command with --resume; with --finish it keeps "
+                "the best epoch so far."
+            )
         raise
     if encoder.training and not console.quiet:
         print_summary(console, encoder.training, source, out)

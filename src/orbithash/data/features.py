@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int64, Shaped
+from jaxtyping import Bool, Float16, Float32, Int64, Shaped
 
 from orbithash.data.images import check_class_names
 from orbithash.data.splits import Split
@@ -29,7 +29,7 @@ from orbithash.files import whole_file
 class Views:
     """Features of further views of images, such as random crops, for training."""
 
-    features: Float32[np.ndarray, "v d"]
+    features: Float32[np.ndarray, "v d"] | Float16[np.ndarray, "v d"]
     of: Int64[np.ndarray, " v"]  # the row of the image that each view shows
 
 
@@ -245,4 +245,6 @@ def checked_views(
         )
     if rows.min() < 0 or rows.max() >= len(features):
         raise InputError(f"view_of has rows that do not exist; there are {len(features)} rows")
-    return Views(views, rows)
+    # Half precision is kept: it halves the memory that training takes.
+    half = arrays["views"].dtype == np.float16
+    return Views(arrays["views"] if half else views, rows)

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float, Int64, UInt8
+from torch import nn
 
 from orbithash.codes import binarize, pack
 from orbithash.data import LabelledFeatures, Vectors, read_vectors
 from orbithash.encoders.encoder import Data, Encoded, Progress, check_encodes, no_progress
+from orbithash.encoders.hasher_network import hasher_network
 from orbithash.encoders.runs.estimators import take_apart
 from orbithash.encoders.runs.record import Epoch, Training
 from orbithash.encoders.runtime import exported
@@ -59,7 +61,8 @@ class FeatureEncoder:
         vectors = self._checked(features)
         if isinstance(self.network, Hasher):
             return self.network.project(vectors)
-        return embed(self.network, torch.from_numpy(vectors)).numpy()
+        device = next(self.network.parameters()).device
+        return embed(self.network, torch.from_numpy(vectors).to(device)).cpu().numpy()
 
     def encode(self, features: Any) -> UInt8[np.ndarray, "n bytes"]:
         """Return the packed codes of float vectors (n, n_features)."""
@@ -120,14 +123,15 @@ class FeatureEncoder:
 
     def to_onnx(self) -> tuple[bytes, dict[str, Any]]:
         """Return an ONNX model from `features` to `embeddings`, and its metadata."""
-        if isinstance(self.network, Hasher):
-            raise InputError(
-                f"the run holds a hasher ({type(self.network).__name__}); only networks that were "
-                "trained with a loss can be exported"
-            )
         example = torch.zeros(2, *self.input_shape)
-        model = exported(self.network, example, input="features", output="embeddings")
+        model = exported(self.module(), example, input="features", output="embeddings")
         return model, {"n_bits": self.n_bits, "n_features": self.n_features}
+
+    def module(self) -> nn.Module:
+        """Return a torch module from features to embeddings."""
+        if isinstance(self.network, Hasher):
+            return hasher_network(self.network)
+        return self.network
 
     def save(self, folder: str | Path) -> None:
         """Write a run's folder, which `orbithash.load` reads."""

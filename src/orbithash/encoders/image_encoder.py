@@ -8,60 +8,73 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32, Int64, UInt8
+from jaxtyping import Float, Int64, UInt8
 from PIL import Image
+from torch import nn
 
 from orbithash.codes import binarize, pack
 from orbithash.data import ImageSource
 from orbithash.data.transforms import read_view
 from orbithash.encoders.encoder import Data, Encoded, Progress, check_encodes, no_progress
+from orbithash.encoders.feature_encoder import FeatureEncoder
 from orbithash.encoders.image_reading import read_through_network
 from orbithash.encoders.runs.record import Epoch, Training
 from orbithash.encoders.runtime import Runtime, choose_runtime, run_by, to_onnx
 from orbithash.errors import InputError
-from orbithash.networks import HashingNetwork, PhotoBackbone, network_weights
+from orbithash.hashers import Hasher
+from orbithash.networks import FeatureHead, PhotoBackbone, network_weights
 
 BATCH = 32
+HEAD_SIZES = ("n_bits", "hidden", "dropout")
 
 
 class ImageEncoder:
-    """Encodes images by a backbone and its head, each image in the view that the backbone takes."""
+    """Encodes images by a backbone and an encoder of its features: a trained head or a hasher.
+
+    Each image is read in the view that the backbone takes.
+    """
 
     takes_images = True
 
-    def __init__(self, network: HashingNetwork) -> None:
-        if not isinstance(network.backbone, PhotoBackbone):
+    def __init__(self, backbone: nn.Module, head: FeatureHead | Hasher | FeatureEncoder) -> None:
+        if not isinstance(backbone, PhotoBackbone):
             raise InputError(
-                f"{type(network.backbone).__name__} does not say which view of a photograph it "
+                f"{type(backbone).__name__} does not say which view of a photograph it "
                 "takes; give a backbone that does"
             )
-        self.network = network
-        self.view = network.backbone.view
-        self.n_bits = network.head.n_bits
+        self.backbone = backbone
+        self.head = head if isinstance(head, FeatureEncoder) else FeatureEncoder(head)
+        if self.head.input_shape != (backbone.n_features,):
+            raise InputError(
+                f"the head takes features of {self.head.n_features} numbers, but the backbone "
+                f"gives {backbone.n_features}; give the backbone that the head was trained on"
+            )
+        self.view = backbone.view
+        self.n_bits = self.head.n_bits
         self.training: Training | None = None
 
     @property
     def n_features(self) -> int:
         """The length of the backbone's feature vectors."""
-        return self.network.head.n_features
+        return self.head.n_features
 
     @property
     def hidden(self) -> int | None:
-        """The hidden units of the head."""
-        return self.network.head.hidden
+        """The hidden units of the head; None for a hasher."""
+        return self.head.hidden
 
     @property
     def history(self) -> tuple[Epoch, ...]:
         return self.training.history if self.training else ()
 
-    def embed(self, images: Sequence[Any]) -> Float32[np.ndarray, "n bits"]:
+    def embed(self, images: Sequence[Any]) -> Float[np.ndarray, "n bits"]:
         """Return the embeddings in [0, 1] of images, given as `encode` takes them."""
         one_array = hasattr(images, "ndim") and images.ndim < 4
         if one_array or isinstance(images, str | Path | Image.Image):
             raise InputError(f"got one {type(images).__name__}; give a list of images")
         images = list(images)
         parts = [np.empty((0, self.n_bits), np.float32)]
-        with self._running("torch") as run:
+        with self.running("torch") as run:
             for start in range(0, len(images), BATCH):
                 views = [read_view(image, **asdict(self.view)) for image in images[start:][:BATCH]]
                 parts.append(run(np.stack(views)))
@@ -86,7 +99,7 @@ class ImageEncoder:
         total = sum(map(len, batches))
         before = 0
         # One runtime for all batches: exporting takes long, and runtimes differ in the last digits.
-        with self._running(choose_runtime(self.network, n_images=total)) as run:
+        with self.running(choose_runtime(self.backbone, n_images=total)) as run:
             for rows in batches:
                 yield self.embed_rows(
                     data,
@@ -106,7 +119,7 @@ class ImageEncoder:
     ) -> Encoded:
         """Embed some rows of the images, by torch unless a runtime is given."""
         if run is None:
-            with self._running("torch") as torch_runtime:
+            with self.running("torch") as torch_runtime:
                 return self.embed_rows(images, rows, run=torch_runtime, progress=progress)
         view = asdict(self.view)
         sizes = [min(BATCH, len(rows) - start) for start in range(0, len(rows), BATCH)]
@@ -130,25 +143,34 @@ class ImageEncoder:
             rows[mask], np.concatenate(parts), dict(zip(unreadable, reasons, strict=True))
         )
 
-    def embed_queries(
-        self, items: Sequence[Any]
-    ) -> tuple[list[str], Float32[np.ndarray, "n bits"]]:
+    def embed_queries(self, items: Sequence[Any]) -> tuple[list[str], Float[np.ndarray, "n bits"]]:
         """Embed images, each named by its path."""
         names = [str(item) if isinstance(item, str | Path) else "image" for item in items]
         return names, self.embed(items)
 
     def to(self, device: str) -> "ImageEncoder":
-        """Move the network to a device, such as "cuda"."""
-        self.network.to(device)
+        """Move the backbone to a device, such as "cuda"; the head is small and stays on the CPU."""
+        self.backbone.to(device)
         return self
 
     def model(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return what rebuilds the encoder: a description for JSON, and arrays by name."""
-        return {"images": self.network.description()}, network_weights(self.network)
+        head, head_arrays = self.head.model()
+        # A trained head is described as it was before hashers could encode images.
+        sizes = {name: head["head"][name] for name in HEAD_SIZES} if "head" in head else head
+        description = {
+            "backbone": self.backbone.registry_name(),
+            "arguments": self.backbone.arguments,
+            **sizes,
+        }
+        parts = (("backbone", network_weights(self.backbone)), ("head", head_arrays))
+        arrays = {f"{part}.{name}": array for part, named in parts for name, array in named.items()}
+        return {"images": description}, arrays
 
     def to_onnx(self) -> tuple[bytes, dict[str, Any]]:
         """Return an ONNX model from `images` to `embeddings`, and its metadata."""
-        model = to_onnx(self.network, side=self.view.crop, output="embeddings")
+        network = nn.Sequential(self.backbone, self.head.module())
+        model = to_onnx(network, side=self.view.crop, output="embeddings")
         return model, {"n_bits": self.n_bits, "view": asdict(self.view)}
 
     def save(self, folder: str | Path) -> None:
@@ -158,13 +180,14 @@ class ImageEncoder:
         save_run(self, folder)
 
     @contextmanager
-    def _running(self, runtime: str) -> Iterator[Runtime]:
-        """Yield a function that runs the network, and restore its training mode afterwards."""
-        was_training = self.network.training
+    def running(self, runtime: str) -> Iterator[Runtime]:
+        """Yield a function from pixels to embeddings; the training mode is restored afterwards."""
+        was_training = self.backbone.training
         try:
-            yield run_by(runtime, self.network, side=self.view.crop)
+            features = run_by(runtime, self.backbone, side=self.view.crop)
+            yield lambda pixels: self.head.embed(features(pixels))
         finally:
-            self.network.train(was_training)
+            self.backbone.train(was_training)
 
 
 def read_row(

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TypeVar
 
 import numpy as np
-from jaxtyping import Bool, Float32, UInt8
+from jaxtyping import Bool, Float, UInt8
 
 from orbithash.encoders.runtime import Runtime
 from orbithash.errors import UnreadableImageError
@@ -24,7 +24,7 @@ Pixels = UInt8[np.ndarray, "side side 3"]
 class NetworkOutputs:
     """Outputs for the images of a batch that could be read, and the reason for each other one."""
 
-    features: Float32[np.ndarray, "readable d"]
+    features: Float[np.ndarray, "readable d"]
     readable: Bool[np.ndarray, " n"]
     reasons: tuple[str, ...]
 

@@ -33,7 +33,7 @@ RUNTIMES = ("torch", "onnxruntime")
 WORTH_EXPORTING = 1000
 
 # From decoded images to the network's outputs.
-Runtime = Callable[[UInt8[np.ndarray, "n side side 3"]], Float32[np.ndarray, "n d"]]
+Runtime = Callable[[UInt8[np.ndarray, "n side side 3"]], Float[np.ndarray, "n d"]]
 
 
 def choose_runtime(network: nn.Module, *, n_images: int) -> str:

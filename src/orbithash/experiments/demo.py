@@ -27,7 +27,7 @@ from orbithash.experiments.trials import Trial, best_trial, run_trial
 from orbithash.hashers import HASHERS
 from orbithash.index import ENGINES, Neighbours
 from orbithash.training import Hooks, TrainingSettings, train
-from orbithash.training.environment import one_thread
+from orbithash.training.machine.environment import one_thread
 
 DEEP_METHODS = ("order-aware", "triplet")
 BACKBONE = "small-cnn"

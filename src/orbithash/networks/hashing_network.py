@@ -28,12 +28,22 @@ class HashingNetwork(nn.Module):
 
     Chen et al., "Improving Deep Binary Embedding Networks by Order-aware Reweighting of Triplets",
     2018, use GoogLeNet as the backbone and no hidden layer: a fully connected layer and a sigmoid.
+
+    With `freeze_statistics`, batch normalisation keeps the means and variances of its weights in
+    training too. They are better than those of a small batch, and images do not affect each other.
     """
 
     def __init__(
-        self, backbone: nn.Module, n_bits: int, *, hidden: int = 0, dropout: float = 0.3
+        self,
+        backbone: nn.Module,
+        n_bits: int,
+        *,
+        hidden: int = 0,
+        dropout: float = 0.3,
+        freeze_statistics: bool = False,
     ) -> None:
         super().__init__()
+        self.freeze_statistics = freeze_statistics
         if not isinstance(backbone, Backbone):
             raise InputError(
                 f"{type(backbone).__name__} has no attribute n_features, the number of features it "
@@ -47,6 +57,15 @@ class HashingNetwork(nn.Module):
     ) -> Float[Tensor, "n {self.head.n_bits}"]:
         embeddings: Tensor = self.head(self.backbone(images))
         return embeddings
+
+    def train(self, mode: bool = True) -> "HashingNetwork":
+        """Set the training mode, of batch normalisation only if its statistics are not frozen."""
+        super().train(mode)
+        if self.freeze_statistics:
+            for module in self.modules():
+                if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                    module.eval()
+        return self
 
     def description(self) -> dict[str, Any]:
         """Return what rebuilds the network without its weights, for JSON."""

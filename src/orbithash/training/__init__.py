@@ -9,11 +9,11 @@ from orbithash.training.batches import (
     single_views,
 )
 from orbithash.training.checkpoint import Checkpoints
-from orbithash.training.distributed import SINGLE_PROCESS, Processes, joined_processes
-from orbithash.training.environment import Interrupted, interruption, seeded
 from orbithash.training.fit import train
 from orbithash.training.hooks import Hooks
 from orbithash.training.loop import train_network
+from orbithash.training.machine.distributed import SINGLE_PROCESS, Processes, joined_processes
+from orbithash.training.machine.environment import Interrupted, interruption, seeded
 from orbithash.training.methods import Method, as_method
 from orbithash.training.on_arrays import train_on_arrays
 from orbithash.training.on_images import train_on_images

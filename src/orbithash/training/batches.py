@@ -21,8 +21,8 @@ from torch.utils.data import DataLoader, Dataset
 from orbithash.data import ImageSource
 from orbithash.errors import InputError, UnreadableImageError
 from orbithash.relevance import related
-from orbithash.training.distributed import SINGLE_PROCESS, Processes
-from orbithash.training.environment import exit_with_parent
+from orbithash.training.machine.distributed import SINGLE_PROCESS, Processes
+from orbithash.training.machine.environment import exit_with_parent
 
 BATCHES_AHEAD = 2  # of every worker
 
@@ -40,7 +40,7 @@ class Batcher(Protocol):
 class Batch:
     """The inputs and labels of one training step."""
 
-    inputs: Float[Tensor, "n ..."]
+    inputs: Shaped[Tensor, "n ..."]  # floats, or pixels as bytes
     labels: Shaped[Tensor, "n *classes"]
 
 
@@ -58,25 +58,32 @@ class BatchSource(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class InputViews:
-    """Inputs of all views; views of one image are consecutive, the one used for encoding first."""
+    """Inputs as they are encoded, and further views of them, those of one image side by side."""
 
-    inputs: Float[Tensor, "views ..."]
-    first: Int64[np.ndarray, " n"]  # position of each image's first view
-    count: Int64[np.ndarray, " n"]  # number of its views
+    inputs: Float[Tensor, "n ..."]
+    further: Float[Tensor, "views ..."]  # may have half precision
+    first: Int64[np.ndarray, " n"]  # position of each image's first further view
+    count: Int64[np.ndarray, " n"]  # number of its further views
     seed: int = 0
 
     def draw(
         self, positions: Int64[np.ndarray, " batch"], epoch: int, batch: int
     ) -> Float[Tensor, "batch ..."]:
         """Return a random view of each of these images, the same one at every call."""
+        drawn = self.inputs[torch.from_numpy(positions)]
         rng = np.random.default_rng([self.seed, epoch, batch])
-        offsets = (rng.random(len(positions)) * self.count[positions]).astype(np.int64)
-        return self.inputs[torch.from_numpy(self.first[positions] + offsets)]
+        # View number 0 is the input itself.
+        numbers = (rng.random(len(positions)) * (1 + self.count[positions])).astype(np.int64)
+        places = np.flatnonzero(numbers)
+        rows = self.first[positions[places]] + numbers[places] - 1
+        drawn[torch.from_numpy(places)] = self.further[torch.from_numpy(rows)].to(drawn.dtype)
+        return drawn
 
 
 def single_views(inputs: Float[Tensor, "n ..."]) -> InputViews:
-    """Return one view of each image."""
-    return InputViews(inputs, np.arange(len(inputs)), np.ones(len(inputs), dtype=np.int64))
+    """Return images without further views."""
+    none = np.zeros(len(inputs), dtype=np.int64)
+    return InputViews(inputs, inputs[:0], none, none)
 
 
 def several_views(
@@ -87,12 +94,9 @@ def several_views(
     seed: int,
 ) -> InputViews:
     """Return the images with further views; `view_of` is the position of each view's image."""
-    owners = np.concatenate([np.arange(len(inputs)), view_of])
-    order = np.argsort(owners, kind="stable")  # so each image stays before its views
-    count = np.bincount(owners, minlength=len(inputs))
-    return InputViews(
-        torch.cat([inputs, views])[torch.from_numpy(order)], np.cumsum(count) - count, count, seed
-    )
+    order = np.argsort(view_of, kind="stable")
+    count = np.bincount(view_of, minlength=len(inputs))
+    return InputViews(inputs, views[torch.from_numpy(order)], np.cumsum(count) - count, count, seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,9 +279,9 @@ def list_tasks(batches: Batcher, epoch: int, first: int, epochs: int) -> Iterato
                 yield ImageTask(number, place, positions)
 
 
-def as_input(pixels: UInt8[np.ndarray, "n height width 3"]) -> Float[Tensor, "n 3 height width"]:
+def as_input(pixels: UInt8[np.ndarray, "n height width 3"]) -> UInt8[Tensor, "n 3 height width"]:
     # In memory the channels come last, the fastest layout for convolutions on a CPU.
-    return torch.from_numpy(pixels).permute(0, 3, 1, 2).float()
+    return torch.from_numpy(pixels).permute(0, 3, 1, 2)
 
 
 def unchanged(pixels: Pixels | InputError) -> Pixels | InputError:

@@ -14,7 +14,7 @@ from torch import Tensor
 from orbithash.encoders.runs.fingerprints import changed_settings
 from orbithash.errors import InputError
 from orbithash.files import whole_file
-from orbithash.training.distributed import SINGLE_PROCESS, Processes
+from orbithash.training.machine.distributed import SINGLE_PROCESS, Processes
 from orbithash.training.state import TrainingState
 
 HEADER = "orbithash"

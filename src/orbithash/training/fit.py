@@ -5,6 +5,7 @@
 
 import copy
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -18,20 +19,18 @@ from orbithash.encoders import Encoder, Epoch, ImageEncoder, RunRecord, Training
 from orbithash.encoders.runs.estimators import check_can_be_saved
 from orbithash.encoders.runs.fingerprints import data_digest, recorded_weights, weights_digest
 from orbithash.encoders.runs.record import package_versions
-from orbithash.encoders.runs.run_folder import (
-    is_finished,
-)
+from orbithash.encoders.runs.run_folder import CHECKPOINT, is_finished
 from orbithash.errors import InputError
 from orbithash.hashers import Hasher
 from orbithash.networks import PhotoBackbone, load_photo_backbone
 from orbithash.networks.backbones import check_device
-from orbithash.training.environment import seeded
 from orbithash.training.hooks import Hooks
+from orbithash.training.machine.environment import seeded
 from orbithash.training.methods import Method, as_method
 from orbithash.training.on_arrays import fit_hasher, train_on_arrays
-from orbithash.training.on_images import train_on_images
 from orbithash.training.session import check_tensorboard, training_session
 from orbithash.training.settings import TrainingSettings, read_settings, resolve_settings
+from orbithash.training.tuning import plan_tuning, train_by_tuning
 
 
 def train(
@@ -48,6 +47,11 @@ def train(
     preset: str = "default",
     settings: TrainingSettings | Mapping[str, Any] | str | Path | None = None,
     init: str | Path | Encoder | None = None,
+    tune: str | None = None,
+    views: int | None = None,
+    memory_limit: float | None = None,
+    stop_after: float | None = None,
+    finish: bool = False,
     seed: int = 0,
     device: str | None = None,
     workers: int | None = None,
@@ -65,7 +69,7 @@ def train(
         bits: The length of the codes, 4 to 1024.
         method: The name of a loss or hasher, a loss, or a hasher.
         options: Arguments of a method that is given by name.
-        backbone: The network to fine-tune on images.
+        backbone: The network whose features of the images are encoded.
         weights: The backbone's initial weights, a safetensors file.
         out: The folder for the run, with its log and checkpoints; without it nothing is written.
         resume: Continue a stopped run, or load a finished one.
@@ -73,6 +77,13 @@ def train(
         preset: The settings to start from, `default` or `paper`.
         settings: All settings, or a file of them that `orbithash tune` wrote.
         init: A run or encoder to start from.
+        tune: How much of the network learns from images: `head`, the default for a backbone with
+            trained weights, or `whole`, which starts from a head trained first, unless the preset
+            is `paper` or all settings are given.
+        views: Further views of each training image that train the head; default 4.
+        memory_limit: Gigabytes that `whole` may take; default half of what is free.
+        stop_after: Minutes after which the best epoch so far is kept as the finished run.
+        finish: Keep the best epoch so far of an unfinished run as the finished run.
         seed: Determines everything random.
         device: Where a network trains on images, such as "cuda"; default "cpu".
         workers: Processes that read images; default one per core, at most 4.
@@ -94,15 +105,45 @@ def train(
     if out is not None and isinstance(chosen.given, Hasher):
         check_can_be_saved(chosen.given)
     data = open_source(source)
-    on_images = isinstance(data, ImageSource)
     gpu = None if device == "cpu" else device
-    given = {"backbone": backbone, "weights": weights, "device": gpu, "workers": workers}
+    given = {
+        "backbone": backbone,
+        "weights": weights,
+        "device": gpu,
+        "workers": workers,
+        "tune": tune,
+        "views": views,
+        "memory-limit": memory_limit,
+    }
     check_arguments(data, source, chosen, given)
     check_device(device or "cpu")
     init_encoder = load_run(init) if isinstance(init, str | Path) else init
-    resolved = resolve_settings(
-        preset, file_settings, changes, on_images=on_images, init=init_encoder
-    )
+    network = tuning = None
+    name = backbone if isinstance(backbone, str) else None
+    if isinstance(data, ImageSource):
+        network, name = initial_backbone(backbone, weights, init_encoder, source, seed=seed)
+        tuning = plan_tuning(
+            network,
+            name,
+            chosen,
+            tune=tune,
+            n_views=views,
+            memory_limit=memory_limit,
+            weights=weights,
+            init=init_encoder,
+            resumed=out if resume or finish else None,
+            preset=preset,
+            settings=file_settings,
+            changes=changes,
+        )
+        resolved = tuning.whole_settings or tuning.head_settings
+    else:
+        resolved = resolve_settings(
+            preset, file_settings, changes, on_images=False, init=init_encoder
+        )
+    assert resolved is not None
+    if not chosen.is_loss:
+        check_no_start(chosen, init_encoder)
     digest = data_digest(data) if out is not None else ""  # only a run that is written needs it
     record = RunRecord(
         method=chosen.name,
@@ -114,67 +155,85 @@ def train(
         source=source_name(source),
         init=None if init is None else source_name(init),
         versions=package_versions(),
+        backbone=name,
+        tune=tuning.tune if tuning else None,
+        views=tuning.n_views if tuning and tuning.head_settings else None,
         weights=None if weights is None else str(weights),
         data_digest=digest or None,
         features_by=recorded_weights(data) if isinstance(data, LabelledFeatures) else None,
     )
     encoder: Encoder
     history: list[Epoch] = []
+    started = time.perf_counter()
     with training_session(
         out,
-        chosen,
-        resolved.epochs,
-        hooks or Hooks(),
-        resume=resume,
+        finishing_hooks(hooks or Hooks(), stop_after=stop_after, finish=finish),
+        catch_signals=chosen.is_loss,
+        resume=resume or finish,
         force=force,
         checkpoint_every=checkpoint_every,
         tensorboard=tensorboard,
         progress=sys.stdout.isatty() if progress is None else progress,
     ) as session:
+        if finish:
+            check_begun(session.folder)
         if isinstance(data, ImageSource):
-            network, name = initial_backbone(backbone, weights, init_encoder, source, seed=seed)
-            record = replace(record, backbone=name)
+            assert network is not None
+            assert tuning is not None
             session.keep_split(data)
-            encoder, history = train_on_images(
+            encoder, history = train_by_tuning(
                 data,
                 network,
                 chosen,
                 bits,
-                resolved,
+                tuning,
+                session,
                 digest=digest,
                 init=init_encoder,
                 seed=seed,
                 n_workers=workers,
                 device=device or "cpu",
-                hooks=session.hooks,
-                checkpoints=session.checkpoints,
-                processes=session.processes,
             )
         elif chosen.is_loss:
-            small_backbone = backbone if isinstance(backbone, str) else None
-            record = replace(record, backbone=small_backbone)
             encoder, history = train_on_arrays(
                 data,
                 chosen,
                 bits,
                 resolved,
                 digest=digest,
-                backbone=small_backbone,
+                backbone=name,
                 init=init_encoder,
                 seed=seed,
-                hooks=session.hooks,
-                checkpoints=session.checkpoints,
+                hooks=session.hooks(chosen.name, resolved.epochs),
+                checkpoints=session.checkpoints(),
                 processes=session.processes,
             )
         else:
-            check_no_start(chosen, init_encoder)
-            encoder, seconds = fit_hasher(data, chosen, bits, seed=seed)
-        if chosen.is_loss:
-            # Summed over epochs: a resumed run spans several calls.
-            seconds = sum(epoch.seconds for epoch in history)
+            with session.spinner(chosen.name):
+                encoder = fit_hasher(data, chosen, bits, seed=seed)
+        # Summed over epochs: a resumed run spans several calls.
+        seconds = sum(epoch.seconds for epoch in history) or time.perf_counter() - started
         encoder.training = Training(record, tuple(history), seconds)
         session.save(encoder)
     return encoder
+
+
+def finishing_hooks(hooks: Hooks, *, stop_after: float | None, finish: bool) -> Hooks:
+    """Return the hooks, with an end to training: now, or after some minutes."""
+    if stop_after is not None and not stop_after > 0:
+        raise InputError(f"stop_after is {stop_after}; give minutes above 0")
+    if not finish and stop_after is None:
+        return hooks
+    end = time.monotonic() + (0.0 if finish else 60 * (stop_after or 0.0))
+    return replace(hooks, finishing=lambda: time.monotonic() >= end or hooks.finishing())
+
+
+def check_begun(folder: Path | None) -> None:
+    """Raise unless a run has a state to finish with."""
+    if folder is None or not (folder / CHECKPOINT).exists():
+        raise InputError(
+            "there is no epoch to keep yet; continue the run with --resume instead of --finish"
+        )
 
 
 def finished_run(out: Path, method: Method, n_bits: int, seed: int) -> Encoder:
@@ -222,11 +281,6 @@ def check_arguments(
 ) -> None:
     """Raise if an argument or the method does not apply to this kind of source."""
     if isinstance(data, ImageSource):
-        if not method.is_loss:
-            raise InputError(
-                f"{method.name} is fitted to features, not to images; extract them with "
-                "`orbithash features` and train on their file"
-            )
         return
     small_images = data.features.ndim == 4 and method.is_loss
     names = [name for name, value in given.items() if value is not None]
@@ -259,9 +313,8 @@ def initial_backbone(
         return backbone_of_run(init, backbone, weights)
     if backbone is None:
         raise InputError(
-            f"{source_name(source)} is not a features file; give --backbone to fine-tune a network "
-            f"on its images, or extract features with: orbithash features {source_name(source)} "
-            "--backbone NAME --weights FILE --out FEATURES.npz"
+            f"{source_name(source)} holds images; give --backbone, the network that describes them "
+            "(orbithash list shows all; efficientnet-lite0 is installed by pip)"
         )
     if isinstance(backbone, PhotoBackbone):
         return copy.deepcopy(backbone), backbone.registry_name()
@@ -283,8 +336,7 @@ def backbone_of_run(
 ) -> tuple[PhotoBackbone, str]:
     if weights is not None:
         raise InputError("--init begins with the weights of its run; leave --weights out")
-    network = init.network.backbone
-    assert isinstance(network, PhotoBackbone)
+    network = init.backbone
     recorded = init.training.record.backbone if init.training else None
     name = recorded or network.registry_name()
     if backbone not in (None, name):

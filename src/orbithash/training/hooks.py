@@ -11,7 +11,7 @@ from typing import Any
 from orbithash.encoders import Epoch
 from orbithash.encoders.encoding import read_unreadable
 from orbithash.errors import InputError, MissingExtraError
-from orbithash.training.distributed import SINGLE_PROCESS, Processes
+from orbithash.training.machine.distributed import SINGLE_PROCESS, Processes
 
 logger = logging.getLogger(__name__)
 
@@ -22,8 +22,10 @@ class Hooks:
 
     after_epoch: Callable[[Epoch], None] = lambda epoch: None
     after_step: Callable[[float, float], None] = lambda epochs, loss: None  # epochs with fractions
+    after_images: Callable[[int, int], None] = lambda done, total: None  # whose features are known
     unreadable: Callable[[str, str], None] = lambda path, reason: None  # once per encounter
     stopping: Callable[[], bool] = lambda: False  # True: save the state and raise `Interrupted`
+    finishing: Callable[[], bool] = lambda: False  # True: end now, and keep the best epoch so far
 
 
 def call_all(*functions: Callable[..., None]) -> Callable[..., None]:

@@ -12,9 +12,11 @@ from orbithash.encoders import Epoch
 from orbithash.errors import DivergedError
 from orbithash.training.batches import Batch, BatchSource
 from orbithash.training.checkpoint import Checkpoints, device_of
-from orbithash.training.distributed import SINGLE_PROCESS, Processes
-from orbithash.training.environment import Interrupted, steady_threads
 from orbithash.training.hooks import Hooks
+from orbithash.training.machine.distributed import SINGLE_PROCESS, Processes
+from orbithash.training.machine.environment import Interrupted, steady_threads
+from orbithash.training.machine.memory import embed_in_parts
+from orbithash.training.machine.precision import check_precision
 from orbithash.training.optimization import (
     ParameterGroup,
     make_optimizer,
@@ -22,7 +24,6 @@ from orbithash.training.optimization import (
     set_rate,
     warmed_up,
 )
-from orbithash.training.precision import check_precision
 from orbithash.training.settings import TrainingSettings
 from orbithash.training.state import BestEpoch, Memory, TrainingState
 
@@ -41,6 +42,7 @@ def train_network(
     hooks: Hooks | None = None,
     checkpoints: Checkpoints | None = None,
     processes: Processes = SINGLE_PROCESS,
+    part_size: int | None = None,
 ) -> list[Epoch]:
     """Train the network in place and return the metrics of each epoch.
 
@@ -53,31 +55,41 @@ def train_network(
 
     With `checkpoints`, training resumes from the last saved state, after passing its epochs to
     `hooks.after_epoch`, and saves the state from time to time. When `hooks.stopping` returns True,
-    the state is saved and `Interrupted` raised.
+    the state is saved and `Interrupted` raised; when `hooks.finishing` does, training ends at once
+    and the best epoch so far is kept. With `part_size`, a batch is embedded in parts of that size.
     """
     hooks = hooks or Hooks()
     check_precision(settings.precision, device_of(network).type)
     groups = groups or [ParameterGroup(tuple(network.parameters()))]
     optimizer = make_optimizer([*groups, ParameterGroup(tuple(loss.parameters()))], settings)
     best = BestEpoch(network, patience=settings.patience)
-    state = TrainingState(network, loss, optimizer, Memory(settings.memory), best)
+    state = TrainingState(
+        network, loss, optimizer, Memory(settings.memory), best, part_size=part_size
+    )
     processes.seed_by_rank()
     if checkpoints is not None and checkpoints.restore(state):
         for epoch in state.history:
             hooks.after_epoch(epoch)
     parallel = processes.parallel(network)
 
-    def save_or_stop() -> None:
-        """Save a checkpoint if one is due; save and raise if training is to stop."""
-        stop, save = processes.any_of(
-            hooks.stopping(), checkpoints is not None and checkpoints.due()
+    def finish_early() -> bool:
+        """Save a checkpoint if one is due, and raise if training is to stop.
+
+        Returns whether to end now with the best epoch so far, if there is any.
+        """
+        stop, finish, save = processes.any_of(
+            hooks.stopping(),
+            hooks.finishing(),
+            checkpoints is not None and checkpoints.due(),
         )
         if checkpoints is not None and (stop or save):
             checkpoints.save(state)
         if stop:
             raise Interrupted
+        return finish and bool(state.history)
 
-    while state.epoch < settings.epochs and not best.out_of_patience():
+    finished = bool(state.history) and processes.any_of(hooks.finishing())[0]
+    while not finished and state.epoch < settings.epochs and not best.out_of_patience():
         rate = scheduled_rate(settings, state.epoch)
         started = time.perf_counter() - state.seconds
         network.train()
@@ -88,7 +100,11 @@ def train_network(
             state.batch += 1
             state.seconds = time.perf_counter() - started
             hooks.after_step(state.epoch + state.batch / len(source), state.totals.losses[-1])
-            save_or_stop()
+            finished = finish_early()
+            if finished:
+                break
+        if finished:
+            break
 
         score = None
         last = state.epoch + 1 == settings.epochs
@@ -119,7 +135,7 @@ def train_network(
             )
         state.end_epoch(epoch)
         hooks.after_epoch(epoch)
-        save_or_stop()
+        finished = finish_early()
     if checkpoints is not None:  # so that a run can be resumed if writing it is interrupted
         checkpoints.save(state)
     best.restore()
@@ -137,7 +153,7 @@ def step(
     device = device_of(network)
     labels = processes.gather_constant(batch.labels).to(device)
     with torch.autocast(device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
-        own_embeddings: Tensor = network(batch.inputs.to(device))
+        own_embeddings = embed_in_parts(network, batch.inputs.to(device), state.part_size)
     embeddings = processes.gather(own_embeddings.float())
     memory = state.memory
     # A loss may order ties at random: all processes must draw the same order. The factor is a prime

@@ -1,7 +1,5 @@
 """Train a network, or fit a hasher, on arrays in memory: feature vectors or small images."""
 
-import time
-
 import numpy as np
 import torch
 from jaxtyping import Float32, Int64
@@ -15,10 +13,10 @@ from orbithash.metrics.scoring import evaluate_codes
 from orbithash.networks import FeatureHead, HashingNetwork, embed, small_backbone
 from orbithash.training.batches import InputViews, TensorBatches, several_views, single_views
 from orbithash.training.checkpoint import Checkpoints
-from orbithash.training.distributed import SINGLE_PROCESS, Processes
-from orbithash.training.environment import seeded
 from orbithash.training.hooks import Hooks
 from orbithash.training.loop import train_network
+from orbithash.training.machine.distributed import SINGLE_PROCESS, Processes
+from orbithash.training.machine.environment import seeded
 from orbithash.training.methods import Method, plan_training, run_identity
 from orbithash.training.settings import TrainingSettings
 
@@ -74,7 +72,7 @@ def train_on_arrays(
             network,
             plan.loss,
             TensorBatches(
-                training_views(data, plan.train, seed=seed),
+                training_views(data, plan.train, inputs[:n_train], seed=seed),
                 torch.from_numpy(plan.train_labels),
                 plan.batches,
                 processes,
@@ -88,11 +86,8 @@ def train_on_arrays(
     return FeatureEncoder(network.eval(), inputs.shape[1:]), history
 
 
-def fit_hasher(
-    data: LabelledFeatures, method: Method, n_bits: int, *, seed: int
-) -> tuple[FeatureEncoder, float]:
-    """Fit a hasher to all training rows; return it with the seconds it took."""
-    started = time.perf_counter()
+def fit_hasher(data: LabelledFeatures, method: Method, n_bits: int, *, seed: int) -> FeatureEncoder:
+    """Fit a hasher to all training rows."""
     rows = data.split.train
     hasher = method.hasher(n_bits=n_bits, seed=seed)
     try:
@@ -102,14 +97,17 @@ def fit_hasher(
     except ValueError as error:  # from scikit-learn or numpy
         reason = str(error).partition("\n")[0]
         raise InputError(f"{method.name} cannot be fitted: {reason}") from None
-    return FeatureEncoder(hasher), time.perf_counter() - started
+    return FeatureEncoder(hasher)
 
 
 def training_views(
-    data: LabelledFeatures, rows: Int64[np.ndarray, " n"], *, seed: int
+    data: LabelledFeatures,
+    rows: Int64[np.ndarray, " n"],
+    inputs: Float32[torch.Tensor, "n *shape"],
+    *,
+    seed: int,
 ) -> InputViews:
-    """Return the features of these rows, with their further views where there are any."""
-    inputs = torch.from_numpy(data.features[rows])
+    """Return the features of these rows with their further views, where there are any."""
     if data.views is None:
         return single_views(inputs)
     position = np.full(len(data), -1)
@@ -149,9 +147,9 @@ def initial_network(
 
 def copy_head(init: Encoder, head: FeatureHead) -> None:
     """Copy the weights of a head that was trained on features; the sizes must be equal."""
-    source = init.network if isinstance(init, FeatureEncoder) else None
     if init.takes_images:
         raise InputError("the run to start from encodes images, not features; give another")
+    source = init.network if isinstance(init, FeatureEncoder) else None
     if not isinstance(source, FeatureHead):
         raise InputError("the run to start from holds a hasher; give one that trained a network")
     for name in ("n_features", "n_bits", "hidden"):

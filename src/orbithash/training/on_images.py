@@ -1,6 +1,7 @@
 """Fine-tuning on images: a backbone and its head, trained together with a loss."""
 
 import os
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,17 +14,18 @@ from torch import Tensor
 
 from orbithash.data import ImageSource
 from orbithash.data.augmentation import read_training_view
-from orbithash.encoders import Encoder, Epoch, FeatureEncoder, ImageEncoder
+from orbithash.encoders import Encoder, Epoch, ImageEncoder
 from orbithash.encoders.runs.fingerprints import weights_digest
 from orbithash.errors import InputError
 from orbithash.metrics.scoring import evaluate_codes
 from orbithash.networks import HashingNetwork, PhotoBackbone
 from orbithash.training.batches import ImageBatches, ImageReader
 from orbithash.training.checkpoint import Checkpoints
-from orbithash.training.distributed import SINGLE_PROCESS, Processes
-from orbithash.training.environment import Interrupted, seeded
 from orbithash.training.hooks import Hooks
 from orbithash.training.loop import train_network
+from orbithash.training.machine.distributed import SINGLE_PROCESS, Processes
+from orbithash.training.machine.environment import Interrupted, seeded
+from orbithash.training.machine.memory import StepCost, measure_step
 from orbithash.training.methods import Labels, Method, plan_training, run_identity
 from orbithash.training.on_arrays import copy_head
 from orbithash.training.optimization import fine_tuning_groups
@@ -46,6 +48,10 @@ def train_on_images(
     seed: int = 0,
     n_workers: int | None = None,
     device: str = "cpu",
+    freeze_statistics: bool = False,
+    measure: bool = False,
+    memory_limit: float | None = None,
+    on_cost: Callable[[StepCost, float], None] | None = None,
     hooks: Hooks | None = None,
     checkpoints: Checkpoints | None = None,
     processes: Processes = SINGLE_PROCESS,
@@ -57,15 +63,20 @@ def train_on_images(
     those that train. The seed determines the images held out, the initial head, the batches and the
     crops, never the method or the number of workers.
 
-    An unreadable image is passed to `hooks.unreadable`, and another of its class takes its place.
-    `digest` is the fingerprint of the images.
+    With `freeze_statistics` the statistics of batch normalisation stay as they are. With `measure`
+    batches are embedded in parts, if they would not fit in `memory_limit` gigabytes, and `on_cost`
+    is called with what a step costs and the seconds of an epoch. An unreadable image is passed to
+    `hooks.unreadable`, and another of its class takes its place. `digest` is the fingerprint of
+    the images.
     """
     hooks = hooks or Hooks()
     plan = plan_training(
         images.labels, images.split, method, n_bits, settings, seed=seed, classes=images.classes
     )
     with seeded(seed):
-        network = initial_network(backbone, n_bits, settings, init).to(device)
+        network = initial_network(backbone, n_bits, settings, init)
+        network.freeze_statistics = freeze_statistics
+        network.to(device)
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         identity = run_identity(method, n_bits, settings, seed) | {
             "images": digest,
@@ -73,9 +84,12 @@ def train_on_images(
             "weights": weights_digest(network.backbone),
             "init": None if init is None else weights_digest(network),
         }
+        if freeze_statistics:  # left out otherwise, to resume runs of earlier versions
+            identity["tune"] = "whole"
         side = backbone.view.crop
         processes.freeze_unused(network, torch.zeros(1, 3, side, side, device=device))
-        encoder = ImageEncoder(network)
+        encoder = ImageEncoder(network.backbone, network.head)
+        n_workers = min(4, os.cpu_count() or 1) if n_workers is None else n_workers
         source = ImageBatches(
             ImageReader(
                 images,
@@ -87,7 +101,7 @@ def train_on_images(
             ),
             plan.batches,
             epochs=settings.epochs,
-            n_workers=min(4, os.cpu_count() or 1) if n_workers is None else n_workers,
+            n_workers=n_workers,
             unreadable=hooks.unreadable,
         )
         database = sample_positions(len(plan.train), VALIDATION_DATABASE, seed=seed)
@@ -100,6 +114,21 @@ def train_on_images(
             hooks=hooks,
             processes=processes,
         )
+        cost = None
+        if measure:
+            with seeded(seed):
+                cost = measure_step(
+                    network.eval(),
+                    side,
+                    -(-plan.batches.batch_size // processes.count),
+                    limit=memory_limit,
+                    n_workers=n_workers,
+                    device=device,
+                )
+            n_validated = len(database) + len(plan.held_out) if len(plan.held_out) else 0
+            seconds = cost.epoch_seconds(len(plan.train), n_validated // settings.validate_every)
+            if on_cost is not None:
+                on_cost(cost, seconds / processes.count)
         with closing(source):
             begun = checkpoints is not None and checkpoints.file.exists()
             if init is None and not begun:
@@ -114,6 +143,7 @@ def train_on_images(
                 hooks=hooks,
                 checkpoints=checkpoints and checkpoints.for_run(identity),
                 processes=processes,
+                part_size=cost.part_size if cost else None,
             )
     network.eval()
     return encoder, history
@@ -124,28 +154,18 @@ def initial_network(
 ) -> HashingNetwork:
     """Return the backbone with a random head, or with the weights of another run."""
     network = HashingNetwork(backbone, n_bits, hidden=settings.hidden, dropout=settings.dropout)
-    if isinstance(init, FeatureEncoder):
-        copy_head(init, network.head)
-    elif isinstance(init, ImageEncoder):
-        if network_shape(network) != network_shape(init.network):
+    if isinstance(init, ImageEncoder):
+        if type(init.backbone) is not type(backbone) or (
+            init.backbone.arguments != backbone.arguments
+        ):
             raise InputError(
-                f"the run to start from is {network_name(init.network)}, but here it is "
-                f"{network_name(network)}; train with the same"
+                f"the run to start from has the backbone {type(init.backbone).__name__}, but here "
+                f"it is {type(backbone).__name__}; train with the same"
             )
-        network.load_state_dict(init.network.state_dict())
+        backbone.load_state_dict(init.backbone.state_dict())
+    if init is not None:
+        copy_head(init.head if isinstance(init, ImageEncoder) else init, network.head)
     return network
-
-
-def network_shape(network: HashingNetwork) -> Any:
-    """Return what must be equal for one network to start from another."""
-    backbone, head = network.backbone, network.head
-    assert isinstance(backbone, PhotoBackbone)
-    return type(backbone), backbone.arguments, head.n_bits, head.hidden
-
-
-def network_name(network: HashingNetwork) -> str:
-    head = network.head
-    return f"{type(network.backbone).__name__} with hidden={head.hidden} and {head.n_bits} bits"
 
 
 @torch.no_grad()
@@ -153,7 +173,7 @@ def fit_head_start(network: HashingNetwork, source: ImageBatches, processes: Pro
     """Fit the new head to the backbone's features of the first batch, in training mode."""
     batch = next(iter(replace(source, n_workers=0)(0)))  # workers would read ahead
     device = network.head.center.device
-    share: Tensor = network.backbone.train()(batch.inputs.to(device))
+    share: Tensor = network.train().backbone(batch.inputs.to(device).float())
     network.head.fit_start(processes.gather_constant(share))
 
 

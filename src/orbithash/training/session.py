@@ -2,20 +2,12 @@
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rich.console import Console, RenderableType
-from rich.progress import (
-    BarColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.text import Text
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from orbithash.data import ImageFiles, ImageSource
 from orbithash.encoders import Encoder, Epoch
@@ -23,6 +15,7 @@ from orbithash.encoders.runs.run_folder import (
     CHECKPOINT,
     CONTENTS,
     LOG,
+    UNFINISHED,
     UNREADABLE,
     epoch_logger,
     write_run,
@@ -31,10 +24,10 @@ from orbithash.encoders.runs.run_folder import (
 from orbithash.errors import InputError
 from orbithash.files import partial_folder, resumable_folder
 from orbithash.training.checkpoint import Checkpoints
-from orbithash.training.distributed import Processes, joined_processes
-from orbithash.training.environment import interruption
 from orbithash.training.hooks import Hooks, UnreadableLog, call_all, tensorboard_writer
-from orbithash.training.methods import Method
+from orbithash.training.machine.distributed import Processes, joined_processes
+from orbithash.training.machine.environment import Signals, interruption
+from orbithash.training.time_left import TimeLeft, training_bar
 
 
 @dataclass(frozen=True)
@@ -42,10 +35,40 @@ class TrainingSession:
     """The folder, hooks, checkpoints and processes of one call to `train`."""
 
     processes: Processes
-    hooks: Hooks
+    base: Hooks
+    log: Callable[[Epoch], None]
+    bar: Callable[[str, int], Hooks]
+    console: Console
+    left: TimeLeft
     folder: Path | None = None
-    checkpoints: Checkpoints | None = None
+    checkpoint_every: float = 60.0
     unreadable: UnreadableLog | None = None
+
+    def hooks(self, stage: str, epochs: int, *, logged: bool = True) -> Hooks:
+        """Return the hooks of a stage; only the epochs of the last stage are logged."""
+        shown, base = self.bar(stage, epochs), self.base
+        writers = (self.log, base.after_epoch) if logged else ()
+        return replace(
+            base,
+            after_epoch=call_all(*writers, shown.after_epoch),
+            after_step=call_all(shown.after_step, base.after_step),
+            after_images=call_all(shown.after_images, base.after_images),
+        )
+
+    def checkpoints(self, name: str = CHECKPOINT) -> Checkpoints | None:
+        if self.folder is None:
+            return None
+        return Checkpoints(
+            self.folder / name, every=self.checkpoint_every, processes=self.processes
+        )
+
+    def announce(self, line: str) -> None:
+        """Print the opening line."""
+        self.console.print(line, highlight=False)
+
+    def spinner(self, method: str) -> AbstractContextManager[None]:
+        """Show that a hasher is being fitted."""
+        return nullcontext() if self.console.quiet else fit_spinner(self.console, method)
 
     def keep_split(self, images: ImageSource) -> None:
         if self.folder and self.processes.first and isinstance(images, ImageFiles):
@@ -62,10 +85,9 @@ class TrainingSession:
 @contextmanager
 def training_session(
     out: Path | None,
-    method: Method,
-    epochs: int,
     hooks: Hooks,
     *,
+    catch_signals: bool,
     resume: bool,
     force: bool,
     checkpoint_every: float,
@@ -75,47 +97,49 @@ def training_session(
     """Join the processes, open the run's folder, show progress, and catch signals."""
     with ExitStack() as stack:
         processes = stack.enter_context(joined_processes())
-        folder = checkpoints = unreadable = None
-        stopping = hooks.stopping
+        folder = unreadable = None
+        signals = Signals()
         writers = []
         if out is not None:
             folder = stack.enter_context(shared_folder(out, processes, resume, force))
-            checkpoints = Checkpoints(
-                folder / CHECKPOINT, every=checkpoint_every, processes=processes
-            )
             unreadable = UnreadableLog(folder / UNREADABLE, processes)
             if processes.first:
                 writers.append(epoch_logger(folder / LOG))
-            if method.is_loss:
+            if catch_signals:
                 # A run that can be resumed stops between two steps; any other ends at once.
-                signalled = stack.enter_context(interruption())
-                stopping = lambda: signalled() or hooks.stopping()  # noqa: E731
+                signals = stack.enter_context(interruption())
         if tensorboard is not None and processes.first:
             writers.append(stack.enter_context(tensorboard_writer(Path(tensorboard))))
-        shown = Hooks()
-        if progress and processes.first:
-            bar = epoch_bar if method.is_loss else fit_spinner
-            shown = stack.enter_context(bar(Console(), method.name, epochs))
+        shown = progress and processes.first
+        console, left = Console(quiet=not shown), TimeLeft()
+        bar = stack.enter_context(training_bar(console, left)) if shown else no_bar
         yield TrainingSession(
             processes,
-            Hooks(
-                after_epoch=call_all(*writers, shown.after_epoch, hooks.after_epoch),
-                after_step=call_all(shown.after_step, hooks.after_step),
+            replace(
+                hooks,
                 unreadable=call_all(*filter(None, [unreadable]), hooks.unreadable),
-                stopping=stopping,
+                stopping=lambda: signals.stopping() or hooks.stopping(),
+                finishing=lambda: signals.finishing() or hooks.finishing(),
             ),
+            call_all(*writers),
+            bar,
+            console,
+            left,
             folder,
-            checkpoints,
+            checkpoint_every,
             unreadable,
         )
+
+
+def no_bar(stage: str, epochs: int) -> Hooks:
+    """Show nothing."""
+    return Hooks()
 
 
 @contextmanager
 def shared_folder(out: Path, processes: Processes, resume: bool, force: bool) -> Iterator[Path]:
     """Yield the run's folder to all processes; the first creates it and renames it at the end."""
-    created = resumable_folder(
-        out, contents=CONTENTS, checkpoint=CHECKPOINT, resume=resume, force=force
-    )
+    created = resumable_folder(out, contents=CONTENTS, state=UNFINISHED, resume=resume, force=force)
     with ExitStack() as stack:
         message = None
         if processes.first:
@@ -142,41 +166,8 @@ def check_tensorboard(tensorboard: str | Path | None, out: Path | None) -> None:
 
 
 @contextmanager
-def epoch_bar(console: Console, method: str, epochs: int) -> Iterator[Hooks]:
-    """Show a bar over the epochs with loss, active triplets, bit balance and validation MAP."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:.1f}/{task.total} epochs"),
-        TimeRemainingColumn(),
-    )
-    with ProgressWithFigures(*columns, console=console) as bar:
-        task = bar.add_task(method, total=epochs)
-        scores: list[float] = []
-
-        def show_epoch(epoch: Epoch) -> None:
-            if epoch.validation_map is not None:
-                scores.append(epoch.validation_map)
-            figures = [f"loss {epoch.loss:.4g}"]
-            if epoch.active_share is not None:
-                figures.append(f"active {epoch.active_share:.1%}")
-            figures.append(f"balance {epoch.bit_balance:.2f}")
-            if scores:
-                figures.append(f"MAP {scores[-1]:.3f} (best {max(scores):.3f})")
-            bar.figures = " · ".join(figures)
-            bar.update(task, completed=epoch.number + 1)
-
-        def show_step(epochs: float, loss: float) -> None:
-            if not bar.figures or epochs < 1:
-                bar.figures = f"loss {loss:.4g}"
-            bar.update(task, completed=epochs)
-
-        yield Hooks(after_epoch=show_epoch, after_step=show_step)
-
-
-@contextmanager
-def fit_spinner(console: Console, method: str, epochs: int = 0) -> Iterator[Hooks]:
-    """Show a spinner with the last message that the hasher logged; a fit has no epochs."""
+def fit_spinner(console: Console, method: str) -> Iterator[None]:
+    """Show a spinner with the last message that the hasher logged."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console) as bar:
         task = bar.add_task(f"Fit {method}", total=1)
@@ -186,21 +177,11 @@ def fit_spinner(console: Console, method: str, epochs: int = 0) -> Iterator[Hook
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
         try:
-            yield Hooks()
+            yield
         finally:
             logger.setLevel(level)
             logger.removeHandler(handler)
         bar.update(task, completed=1)
-
-
-class ProgressWithFigures(Progress):
-    """A bar with a line of figures beneath it, which fits on any terminal."""
-
-    figures = ""
-
-    def get_renderables(self) -> Iterator[RenderableType]:
-        yield self.make_tasks_table(self.tasks)
-        yield Text(self.figures)
 
 
 class MessageHandler(logging.Handler):

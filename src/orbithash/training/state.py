@@ -151,6 +151,7 @@ class TrainingState:
     best: BestEpoch
     history: list[Epoch] = field(default_factory=list)
     epoch: int = 0
+    part_size: int | None = None  # images of a batch that are embedded at once; None: all
     # Of the current epoch:
     batch: int = 0  # number of batches done
     seconds: float = 0.0  # elapsed
@@ -183,6 +184,7 @@ class TrainingState:
             "epoch": self.epoch,
             "batch": self.batch,
             "seconds": self.seconds,
+            "part_size": self.part_size,
             "history": [asdict(epoch) for epoch in self.history],
             "best": self.best.values(),
             "tally": self.totals.values(),
@@ -199,6 +201,9 @@ class TrainingState:
         self.best.restore_from(part_of(tensors, "best"), values["best"])
         self.history = [Epoch(**epoch) for epoch in values["history"]]
         self.epoch, self.batch, self.seconds = values["epoch"], values["batch"], values["seconds"]
+        # As before, because parts change the last digits; smaller if less memory is free now.
+        sizes = [size for size in (self.part_size, values.get("part_size")) if size is not None]
+        self.part_size = min(sizes, default=None)
         self.totals = EpochTotals()
         self.totals.restore(part_of(tensors, "tally"), values["tally"])
 

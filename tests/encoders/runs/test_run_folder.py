@@ -121,7 +121,7 @@ def test_a_folder_that_is_not_there_is_said_so(tmp_path):
 def test_an_encoder_is_loaded_onto_a_device(tmp_path):
     images, features = image_run(tmp_path / "images"), feature_run(tmp_path / "features")
     encoder = orbithash.load(images, device="cpu:0")
-    assert next(encoder.network.parameters()).device == torch.device("cpu")
+    assert next(encoder.backbone.parameters()).device == torch.device("cpu")
     assert orbithash.load(features, device="cpu").n_bits == 12
     with pytest.raises(InputError, match="cannot run a network on 'gpu' here"):
         orbithash.load(images, device="gpu")

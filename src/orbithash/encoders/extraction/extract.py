@@ -1,14 +1,16 @@
 """A backbone's features of many images, and of further views of them, in one file to train on."""
 
 import time
+from collections.abc import Iterable
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Float, UInt8
 
 from orbithash.data import (
     ImageSource,
@@ -25,7 +27,7 @@ from orbithash.encoders.encoding import unreadable_list, write_unreadable
 from orbithash.encoders.extraction.feature_cache import FeatureCache
 from orbithash.encoders.image_reading import NetworkOutputs, read_through_network
 from orbithash.encoders.runs.fingerprints import changed_settings, feature_fingerprint
-from orbithash.encoders.runtime import choose_runtime, run_by
+from orbithash.encoders.runtime import Runtime, choose_runtime, run_by
 from orbithash.errors import InputError
 from orbithash.networks import PhotoBackbone, View
 
@@ -75,7 +77,7 @@ def extract_features(
     started = time.perf_counter()
     if out.is_dir():
         raise InputError(f"{out} is a folder; give --out the name of a file")
-    views = list_views(images, n_views=n_views)
+    views = list_views(images, range(len(images)), n_views=n_views)
     runtime = runtime or choose_runtime(backbone, n_images=len(views))
     fingerprint = feature_fingerprint(images, backbone, runtime=runtime, n_views=n_views)
     if out.exists() and not force:
@@ -92,18 +94,34 @@ def extract_features(
         batch_size=batch_size,
         progress=progress,
     )
-    outputs = joined([cache.read(number) for number in range(n_parts(views))])
-    try:
-        data = labelled_features(images, views, outputs, fingerprint)
-    except InputError:
-        # Nothing to resume from: once the files are repaired they must be read again.
-        cache.remove()
-        raise
-    unreadable = list_unreadable(images, outputs)
+    data, unreadable = cached_features(cache, views, images, fingerprint)
     write_unreadable(unreadable, unreadable_list(out))
     write_features(data, out)
     cache.remove()
     return Extraction(len(data), n_computed, len(unreadable), time.perf_counter() - started)
+
+
+def training_features(
+    images: ImageSource,
+    backbone: PhotoBackbone,
+    folder: Path,
+    *,
+    n_views: int,
+    runtime: str | None = None,
+    progress: Progress = no_progress,
+) -> tuple[LabelledFeatures, dict[str, str]]:
+    """Return the features that train and validate a head, and the reason for each unreadable image.
+
+    They equal those that `extract_features` writes for the same images and runtime. Finished parts
+    are kept in the folder, so that a stopped run resumes from there. Queries are not read.
+    """
+    rows = np.union1d(images.split.train, images.split.validation)
+    views = list_views(images, rows.tolist(), n_views=n_views)
+    runtime = runtime or choose_runtime(backbone, n_images=len(views))
+    fingerprint = feature_fingerprint(images, backbone, runtime=runtime, n_views=n_views)
+    cache = FeatureCache(folder, fingerprint=fingerprint)
+    compute_missing(cache, views, images, backbone, runtime=runtime, progress=progress)
+    return cached_features(cache, views, images, fingerprint)
 
 
 def finished_features(out: Path, fingerprint: str) -> LabelledFeatures:
@@ -132,7 +150,7 @@ def compute_missing(
     backbone: PhotoBackbone,
     *,
     runtime: str,
-    batch_size: int,
+    batch_size: int = 32,
     progress: Progress,
 ) -> int:
     """Compute the parts that are not cached; return how many views gave features."""
@@ -142,12 +160,13 @@ def compute_missing(
     progress(done, len(views))
     if not missing:
         return 0
+    run = run_by(runtime, backbone, side=backbone.view.crop)
     # Batches end where parts do, so that stopping a run cannot change the last digits.
     sizes = {number: batch_sizes(len(views_of[number]), batch_size) for number in missing}
     batches = read_through_network(
         (view for number in missing for view in views_of[number]),
         partial(read_image_view, images=images, view=backbone.view),
-        run_by(runtime, backbone, side=backbone.view.crop),
+        lambda pixels: never_alone(run, pixels),
         n_features=backbone.n_features,
         batch_sizes=[size for number in missing for size in sizes[number]],
     )
@@ -160,6 +179,8 @@ def compute_missing(
                 done += len(batch.readable)
                 progress(done, len(views))
             part = joined(outputs)
+            if views_of[number][0].number:
+                part = replace(part, features=compact(part.features))
             cache.write(number, part)
             n_computed += len(part.features)
     return n_computed
@@ -173,39 +194,66 @@ def joined(outputs: list[NetworkOutputs]) -> NetworkOutputs:
     )
 
 
+def cached_features(
+    cache: FeatureCache, views: list[ImageView], images: ImageSource, fingerprint: str
+) -> tuple[LabelledFeatures, dict[str, str]]:
+    """Return the cached features of all views, and the reason for each unreadable image."""
+    outputs = joined([cache.read(number) for number in range(n_parts(views))])
+    try:
+        return labelled_features(images, views, outputs, fingerprint)
+    except InputError:
+        # Nothing to resume from: once the files are repaired they must be read again.
+        cache.remove()
+        raise
+
+
 def labelled_features(
     images: ImageSource, views: list[ImageView], outputs: NetworkOutputs, fingerprint: str
-) -> LabelledFeatures:
-    """Return the features with the labels and the split of the images that could be read."""
-    readable = outputs.readable[: len(images)]
-    if not readable.any():
-        raise InputError(
-            f"none of the {len(images)} images in {images} can be read; the first: "
-            f"{images.paths[0]}: {outputs.reasons[0]}"
-        )
-    new_row = np.cumsum(readable) - 1
-    parts = (images.split.train, images.split.query, images.split.database)
-    labels = images.labels[readable]
-    n_readable = np.count_nonzero(readable)
+) -> tuple[LabelledFeatures, dict[str, str]]:
+    """Return the features of the readable images with labels and split, and the other images."""
     rows = np.array([view.row for view in views], dtype=np.int64)
-    view_of = rows[len(images) :][outputs.readable[len(images) :]]
+    n_first = sum(view.number == 0 for view in views)
+    readable = outputs.readable[:n_first]
+    present = rows[:n_first][readable]
+    missing = rows[:n_first][~readable]
+    if not len(present):
+        raise InputError(
+            f"none of the {n_first} images in {images} can be read; the first: "
+            f"{images.paths[missing[0]]}: {outputs.reasons[0]}"
+        )
+    new_row = np.full(len(images), -1)
+    new_row[present] = np.arange(len(present))
+    names = ["train", "validation"]
+    if n_first == len(images):  # else only what trains was read
+        names += ["query", "database"]
+    parts = {name: new_row[getattr(images.split, name)] for name in names}
+    split = Split(**{name: kept[kept >= 0] for name, kept in parts.items()})
+    labels = images.labels[present]
     # An image that became unreadable between two views has no row for its views to belong to.
-    kept = readable[view_of]
-    further = Views(outputs.features[n_readable:][kept], new_row[view_of[kept]])
-    return LabelledFeatures(
-        features=outputs.features[:n_readable],
+    view_of = new_row[rows[n_first:][outputs.readable[n_first:]]]
+    further = Views(compact(outputs.features[len(present) :][view_of >= 0]), view_of[view_of >= 0])
+    data = LabelledFeatures(
+        features=outputs.features[: len(present)].astype(np.float32, copy=False),
         labels=labels.astype(np.int64) if labels.ndim == 1 else labels.astype(bool),
-        split=Split(*(new_row[part[readable[part]]] for part in parts)),
-        paths=tuple(images.paths[row] for row in np.flatnonzero(readable)),
+        split=split,
+        paths=tuple(images.paths[row] for row in present),
         classes=images.classes,
         made_with=fingerprint,
         views=further if len(further.of) else None,
     )
+    reasons = dict(zip((images.paths[row] for row in missing), outputs.reasons, strict=False))
+    return data, reasons
 
 
-def list_unreadable(images: ImageSource, outputs: NetworkOutputs) -> dict[str, str]:
-    rows = np.flatnonzero(~outputs.readable[: len(images)])
-    return {images.paths[row]: why for row, why in zip(rows, outputs.reasons, strict=False)}
+def compact(features: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+    """Return further views in half precision, which halves their memory and changes no result."""
+    small = not len(features) or np.abs(features).max() < np.finfo(np.float16).max
+    return features.astype(np.float16 if small else np.float32, copy=False)
+
+
+def never_alone(run: Runtime, pixels: UInt8[np.ndarray, "n side side 3"]) -> Any:
+    """Run the network on at least two images: torch rounds a batch of one differently."""
+    return run(np.repeat(pixels, 2, axis=0))[:1] if len(pixels) == 1 else run(pixels)
 
 
 def n_parts(views: list[ImageView]) -> int:
@@ -221,11 +269,11 @@ def batch_sizes(n_images: int, batch_size: int) -> list[int]:
     return [min(batch_size, n_images - start) for start in range(0, n_images, batch_size)]
 
 
-def list_views(images: ImageSource, *, n_views: int) -> list[ImageView]:
-    """List the encoded view of all images, then `n_views` further views of those that train."""
-    rows = images.split.train.tolist()
-    further = [ImageView(row, number) for number in range(1, n_views + 1) for row in rows]
-    return [ImageView(row, 0) for row in range(len(images))] + further
+def list_views(images: ImageSource, rows: Iterable[int], *, n_views: int) -> list[ImageView]:
+    """List the encoded view of these rows, then `n_views` further views of those that train."""
+    train = images.split.train.tolist()
+    further = [ImageView(row, number) for number in range(1, n_views + 1) for row in train]
+    return [ImageView(row, 0) for row in rows] + further
 
 
 def read_image_view(

@@ -11,7 +11,7 @@ from safetensors.numpy import load, save
 
 from orbithash.encoders.encoder import Encoder
 from orbithash.encoders.feature_encoder import FeatureEncoder
-from orbithash.encoders.image_encoder import ImageEncoder
+from orbithash.encoders.image_encoder import HEAD_SIZES, ImageEncoder
 from orbithash.encoders.runs.estimators import put_together
 from orbithash.errors import InputError
 from orbithash.files import whole_file
@@ -59,25 +59,51 @@ def encoder_from_bytes(content: bytes) -> Encoder:
 
 def rebuilt(description: Any, arrays: dict[str, np.ndarray]) -> Encoder:
     if "images" in description:
-        network = hashing_network(description["images"], arrays)
-        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        return ImageEncoder(network)
+        return image_encoder(description["images"], arrays)
     if "arrays" in description:
         shape = tuple(description["arrays"]["input_shape"])
         return FeatureEncoder(hashing_network(description["arrays"], arrays), shape)
+    return FeatureEncoder(rebuilt_head(description, arrays))
+
+
+def image_encoder(description: Any, arrays: dict[str, np.ndarray]) -> ImageEncoder:
+    backbone = BACKBONES[description["backbone"]](**description["arguments"])
+    backbone.load_state_dict(as_tensors(part_of(arrays, "backbone")))
+    backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    if "hasher" not in description:
+        sizes = {name: description[name] for name in HEAD_SIZES}
+        description = {"head": {"n_features": backbone.n_features, **sizes}}
+    return ImageEncoder(backbone.eval(), rebuilt_head(description, part_of(arrays, "head")))
+
+
+def rebuilt_head(description: Any, arrays: dict[str, np.ndarray]) -> FeatureHead | Hasher:
     if "head" in description:
         head = FeatureHead(**description["head"])
-        head.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
-        return FeatureEncoder(head.eval())
+        head.load_state_dict(as_tensors(arrays))
+        return head.eval()
     hasher = put_together(description["hasher"], arrays)
     if not isinstance(hasher, Hasher):
         raise TypeError(f"it holds a {type(hasher).__name__}, not a hasher")
-    return FeatureEncoder(hasher)
+    return hasher
 
 
 def hashing_network(description: Any, arrays: dict[str, np.ndarray]) -> HashingNetwork:
     backbone = BACKBONES[description["backbone"]](**description["arguments"])
-    sizes = {name: description[name] for name in ("n_bits", "hidden", "dropout")}
+    sizes = {name: description[name] for name in HEAD_SIZES}
     network = HashingNetwork(backbone, **sizes)
-    network.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
+    network.load_state_dict(as_tensors(arrays))
     return network.eval()
+
+
+def part_of(arrays: dict[str, np.ndarray], part: str) -> dict[str, np.ndarray]:
+    """Return the arrays whose names start with `part.`, without that prefix."""
+    prefix = f"{part}."
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }
+
+
+def as_tensors(arrays: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}

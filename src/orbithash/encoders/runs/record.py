@@ -21,6 +21,8 @@ class RunRecord:
     init: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     backbone: str | None = None  # of an encoder of images
+    tune: str | None = None  # of an encoder of images: head, whole; None: of an earlier version
+    views: int | None = None  # further views of each image that trained the head
     weights: str | None = None  # that the backbone started from
     data_digest: str | None = None  # of the images or features with labels and split
     features_by: str | None = None  # digest of the weights that extracted the features, if known

@@ -7,7 +7,9 @@ scores.json         validation figures
 split.csv           for images: which of them trained and which are queries
 unreadable.txt      images that could not be read, with the reason, if there were any
 
-During training, checkpoint.safetensors holds the state that `--resume` needs.
+During training it also holds what `--resume` needs: checkpoint.safetensors, the state; features/,
+the backbone's features on which a head trains; head.safetensors and head-checkpoint.safetensors,
+the head that is trained before the whole network.
 """
 
 import json
@@ -26,6 +28,8 @@ from orbithash.files import output_folder, partial_folder
 
 MODEL, RECORD, LOG, SCORES = "model.safetensors", "run.json", "log.jsonl", "scores.json"
 SPLIT, UNREADABLE, CHECKPOINT = "split.csv", "unreadable.txt", "checkpoint.safetensors"
+FEATURES, HEAD, HEAD_CHECKPOINT = "features", "head.safetensors", "head-checkpoint.safetensors"
+UNFINISHED = frozenset({CHECKPOINT, FEATURES, HEAD, HEAD_CHECKPOINT})  # removed at the end
 CONTENTS = frozenset({MODEL, RECORD, LOG, SCORES, SPLIT, UNREADABLE})
 
 
@@ -83,8 +87,8 @@ def check_is_run(folder: Path) -> None:
         return
     if partial_folder(folder).is_dir():
         raise InputError(
-            f"the run {folder} is not finished: it is in {partial_folder(folder)}; "
-            "repeat its train command with --resume"
+            f"the run {folder} is not finished: it is in {partial_folder(folder)}; repeat its "
+            "train command with --resume, or with --finish to keep the best epoch so far"
         )
     raise InputError(f"there is no run {folder}; give a folder that train wrote")
 

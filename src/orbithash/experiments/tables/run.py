@@ -23,7 +23,7 @@ from orbithash.experiments.tables.plan import PlannedRun
 from orbithash.experiments.tables.sources import SourceData, open_source_data
 from orbithash.files import whole_folder
 from orbithash.training import PRESETS, Hooks, train
-from orbithash.training.environment import keep_freed_memory
+from orbithash.training.machine.environment import keep_freed_memory
 
 RUNS = "runs"
 IDENTITY, EVALUATION, CODES = "identity.json", "evaluation.json", "codes.npz"

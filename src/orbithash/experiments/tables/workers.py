@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 from orbithash.errors import HashingError
 from orbithash.experiments.tables.plan import PlannedRun, RunKey
 from orbithash.experiments.tables.run import execute_run, run_folder
-from orbithash.training.environment import exit_with_parent, set_threads
+from orbithash.training.machine.environment import exit_with_parent, set_threads
 
 
 @dataclass(frozen=True)

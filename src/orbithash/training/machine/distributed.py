@@ -95,6 +95,15 @@ class Processes:
             torch.manual_seed(torch.initial_seed() + self.rank)
 
     @contextmanager
+    def one_after_another(self, *, shared: bool) -> Iterator[None]:
+        """Let the first process go first if what it writes is shared, then all others."""
+        if self.count > 1 and shared and not self.first:
+            distributed.barrier()
+        yield
+        if self.count > 1 and shared and self.first:
+            distributed.barrier()
+
+    @contextmanager
     def same_draws(self, seed: int) -> Iterator[None]:
         """Draw the same random numbers in all processes inside the block."""
         if self.count == 1:

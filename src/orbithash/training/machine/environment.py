@@ -6,8 +6,9 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 
 import numba
@@ -24,33 +25,52 @@ class Interrupted(KeyboardInterrupt):
     """Training was stopped by a signal; its state is saved if there are checkpoints."""
 
 
+@dataclass
+class Signals:
+    """The signals that have arrived since training began."""
+
+    n_interrupts: int = 0  # Ctrl-C
+    last: int | None = None
+
+    def stopping(self) -> bool:
+        return self.last is not None and self.n_interrupts < 2
+
+    def finishing(self) -> bool:
+        return self.n_interrupts >= 2
+
+
 @contextmanager
-def interruption() -> Iterator[Callable[[], bool]]:
-    """Yield a function that says whether Ctrl-C or SIGTERM has arrived.
+def interruption() -> Iterator[Signals]:
+    """Yield the signals as they arrive: Ctrl-C or SIGTERM stops, a second Ctrl-C finishes early.
 
-    A second Ctrl-C does not wait for the step to end.
+    A third Ctrl-C does not wait for the step to end.
     """
-    requested: int | None = None
+    signals = Signals()
 
-    def request(number: int, frame: FrameType | None) -> None:
-        nonlocal requested
-        if requested is not None and number == signal.SIGINT:
+    def note(number: int, frame: FrameType | None) -> None:
+        signals.last = number
+        signals.n_interrupts += number == signal.SIGINT
+        if signals.n_interrupts > 2:
             raise KeyboardInterrupt
-        requested = number
-        logger.warning("stopping after this step; press Ctrl-C again to stop at once")
+        logger.warning(
+            "finishing after this step with the best epoch so far; press Ctrl-C again to stop now"
+            if signals.finishing()
+            else "stopping after this step; press Ctrl-C again to keep the best epoch so far as a "
+            "finished run"
+        )
 
     if threading.current_thread() is not threading.main_thread():
-        yield lambda: False  # only the main thread receives signals
+        yield signals  # only the main thread receives signals
         return
     numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, request) for number in numbers]
+    before = [signal.signal(number, note) for number in numbers]
     try:
-        yield lambda: requested is not None
+        yield signals
     finally:
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
-    if requested is not None:  # it came too late to stop between two steps
-        signal.raise_signal(requested)
+    if signals.last is not None and not signals.finishing():
+        signal.raise_signal(signals.last)  # it came too late to stop between two steps
 
 
 @contextmanager

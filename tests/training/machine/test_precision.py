@@ -1,8 +1,8 @@
 import pytest
 
 from orbithash.errors import InputError
-from orbithash.training import precision
-from orbithash.training.precision import check_precision, why_not
+from orbithash.training.machine import precision
+from orbithash.training.machine.precision import check_precision, why_not
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""The machine that trains: its processes, threads, signals, precision and memory."""

@@ -1,0 +1,233 @@
+"""Training on images: how much of the network learns, and the stages of each way.
+
+head    the backbone stays as it is; its features are computed once, and a head trains on them
+whole   all of the network learns, from a head that was trained first
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from orbithash.data import ImageSource
+from orbithash.encoders import Encoder, Epoch, ImageEncoder
+from orbithash.encoders.runs.model_file import read_encoder, write_encoder
+from orbithash.encoders.runs.run_folder import CHECKPOINT, FEATURES, HEAD, HEAD_CHECKPOINT
+from orbithash.errors import InputError
+from orbithash.files import partial_folder
+from orbithash.networks import PhotoBackbone
+from orbithash.training.checkpoint import read
+from orbithash.training.machine.memory import StepCost
+from orbithash.training.methods import Method
+from orbithash.training.on_backbone import N_VIEWS, predict_seconds, train_head
+from orbithash.training.on_images import train_on_images
+from orbithash.training.session import TrainingSession
+from orbithash.training.settings import TrainingSettings, resolve_settings
+from orbithash.training.time_left import FEATURES as FEATURES_STAGE
+from orbithash.training.time_left import about
+
+TUNES = ("head", "whole")
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How a network is trained on images."""
+
+    tune: str  # "head" or "whole"
+    head_settings: TrainingSettings | None = None  # of the head; None: no head is trained
+    whole_settings: TrainingSettings | None = None  # of the whole network
+    n_views: int = N_VIEWS
+    pretrained: bool = True  # whether the backbone starts from trained weights
+    begun_before: bool = False  # by a version that measured no memory and froze no statistics
+    memory_limit: float | None = None  # gigabytes
+
+
+def plan_tuning(
+    backbone: PhotoBackbone,
+    name: str,
+    method: Method,
+    *,
+    tune: str | None,
+    n_views: int | None,
+    memory_limit: float | None,
+    weights: str | Path | None,
+    init: Encoder | None,
+    resumed: Path | None,
+    preset: str,
+    settings: TrainingSettings | Mapping[str, Any],
+    changes: Mapping[str, Any],
+) -> Tuning:
+    """Choose how much of the network learns, and the settings of each stage."""
+    if n_views is not None and n_views < 0:
+        raise InputError(f"views is {n_views}; give a whole number from 0 on")
+    if memory_limit is not None and not memory_limit > 0:
+        raise InputError(f"the memory limit is {memory_limit} GB; give a number above 0")
+    old = begun_before(resumed)
+    pretrained = weights is not None or not backbone.from_scratch or isinstance(init, ImageEncoder)
+    if old:
+        tune = "whole"
+    tune = choose_tune(tune, name, pretrained=pretrained, preset=preset, init=init)
+    plan = Tuning(
+        tune,
+        n_views=N_VIEWS if n_views is None else n_views,
+        pretrained=pretrained,
+        begun_before=old,
+        memory_limit=memory_limit,
+    )
+    if tune == "head":
+        head = resolve_settings(preset, settings, changes, on_images=False, init=init)
+        return replace(plan, head_settings=head)
+    if not method.is_loss:
+        raise InputError(
+            f"{method.name} is fitted to features and cannot train a network; use --tune head"
+        )
+    whole = resolve_settings(preset, settings, changes, on_images=True, init=init)
+    exactly = preset != "default" or isinstance(settings, TrainingSettings)
+    if old or exactly or init is not None or not pretrained:
+        return replace(plan, whole_settings=whole)
+    # The head has the same shape in both stages; other changes are meant for the whole network.
+    shape = {key: changes[key] for key in ("hidden", "dropout") if changes.get(key) is not None}
+    head = resolve_settings("default", {}, shape, on_images=False)
+    whole = replace(whole, hidden=head.hidden, dropout=head.dropout)
+    return replace(plan, head_settings=head, whole_settings=whole)
+
+
+def choose_tune(
+    tune: str | None, backbone: str, *, pretrained: bool, preset: str, init: Encoder | None
+) -> str:
+    """Return the way to train; by default a head, if the backbone has trained weights."""
+    if tune is not None and tune not in TUNES:
+        raise InputError(f"there is no tune {tune!r}; choose from {', '.join(TUNES)}")
+    if tune == "head" and not pretrained:
+        raise InputError(f"{backbone} has no trained weights to keep; train with --tune whole")
+    if tune is not None:
+        return tune
+    if isinstance(init, ImageEncoder):
+        return (init.training.record.tune if init.training else None) or "whole"
+    return "whole" if preset == "paper" or not pretrained else "head"
+
+
+def begun_before(out: Path | None) -> bool:
+    """Whether an unfinished run was started by a version that knew only whole networks."""
+    checkpoint = partial_folder(out) / CHECKPOINT if out is not None else None
+    if checkpoint is None or not checkpoint.exists():
+        return False
+    begun: Mapping[str, Any] = json.loads(read(checkpoint)[1]["made_with"])
+    return "images" in begun and "tune" not in begun
+
+
+def train_by_tuning(
+    images: ImageSource,
+    backbone: PhotoBackbone,
+    method: Method,
+    n_bits: int,
+    tuning: Tuning,
+    session: TrainingSession,
+    *,
+    digest: str,
+    init: Encoder | None,
+    seed: int,
+    n_workers: int | None,
+    device: str,
+) -> tuple[ImageEncoder, list[Epoch]]:
+    """Run the stages: the head, the whole network, or one after the other."""
+    head_first = tuning.head_settings is not None and tuning.whole_settings is not None
+    folder = session.folder
+    encoder: Encoder | None = init
+    if tuning.head_settings is not None:
+        finished_head = folder / HEAD if folder and head_first else None
+        if finished_head is not None and finished_head.exists():
+            encoder = read_encoder(finished_head)
+        else:
+            announce_head(images, backbone, method, n_bits, tuning, session, seed=seed)
+            encoder, history = train_head(
+                images,
+                backbone.to(device),
+                method,
+                n_bits,
+                tuning.head_settings,
+                n_views=tuning.n_views,
+                cache=folder / FEATURES if folder else None,
+                init=init,
+                seed=seed,
+                hooks=session.hooks("head", tuning.head_settings.epochs, logged=not head_first),
+                checkpoints=session.checkpoints(HEAD_CHECKPOINT if head_first else CHECKPOINT),
+                processes=session.processes,
+            )
+            if tuning.whole_settings is None:
+                return encoder, history
+            if finished_head is not None and session.processes.first:
+                write_encoder(encoder, finished_head)
+    assert tuning.whole_settings is not None
+    settings = tuning.whole_settings
+
+    def announce(cost: StepCost, epoch_seconds: float) -> None:
+        total = settings.epochs * epoch_seconds
+        session.left.add("whole", settings.epochs, total, unit="epochs")
+        parts = f", batches of {cost.batch_size} in parts of {cost.part_size}"
+        session.announce(
+            f"{described(images)}. Training the whole network: about {about(epoch_seconds)} per "
+            f"epoch, {about(total)} for {settings.epochs} epochs; memory about "
+            f"{cost.gigabytes:.1f} GB{parts if cost.in_parts else ''}."
+        )
+
+    return train_on_images(
+        images,
+        backbone,
+        method,
+        n_bits,
+        settings,
+        digest=digest,
+        init=encoder,
+        seed=seed,
+        n_workers=n_workers,
+        device=device,
+        freeze_statistics=tuning.pretrained and not tuning.begun_before,
+        measure=not tuning.begun_before,
+        memory_limit=tuning.memory_limit,
+        on_cost=announce,
+        hooks=session.hooks("whole", settings.epochs),
+        checkpoints=session.checkpoints(),
+        processes=session.processes,
+    )
+
+
+def announce_head(
+    images: ImageSource,
+    backbone: PhotoBackbone,
+    method: Method,
+    n_bits: int,
+    tuning: Tuning,
+    session: TrainingSession,
+    *,
+    seed: int,
+) -> None:
+    """Print what will happen and how long it will take; the time is measured on a few images."""
+    if session.console.quiet:
+        return
+    settings = tuning.head_settings
+    assert settings is not None
+    of_features, of_head = predict_seconds(
+        images, backbone, method, n_bits, settings, n_views=tuning.n_views, seed=seed
+    )
+    n_images = len(images.split.validation) + len(images.split.train) * (1 + tuning.n_views)
+    session.left.add(FEATURES_STAGE, n_images, of_features, unit="images")
+    if method.is_loss:
+        session.left.add("head", settings.epochs, of_head, unit="epochs")
+    what = "a head" if method.is_loss else method.name
+    session.announce(
+        f"{described(images)}. Training {what} on the backbone's features of "
+        f"{1 + tuning.n_views} views of each: about {about(of_features + of_head)}."
+    )
+
+
+def described(images: ImageSource) -> str:
+    """Return the numbers of images and classes in words."""
+    split = images.split
+    parts = [f"{len(split.train):,} for training"]
+    if len(split.validation):
+        parts.append(f"{len(split.validation):,} held out")
+    if len(split.query):
+        parts.append(f"{len(split.query):,} queries")
+    return f"{len(images):,} images, {len(images.classes):,} classes: {', '.join(parts)}"
