@@ -100,10 +100,9 @@ def train_network(
             state.batch += 1
             state.seconds = time.perf_counter() - started
             hooks.after_step(state.epoch + state.batch / len(source), state.totals.losses[-1])
-            finished = finish_early()
-            if finished:
+            if finish_early():
                 break
-        if finished:
+        if state.batch < len(source):  # ended within the epoch
             break
 
         score = None
