@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from orbithash.encoders import Encoder
     from orbithash.evaluation import evaluate, evaluate_codes
+    from orbithash.networks import PhotoBackbone
     from orbithash.retrieval import open_index
     from orbithash.training import train
 
@@ -50,22 +51,33 @@ PACKAGES = (
 )
 
 
-def load(run: str | Path, *, device: str = "cpu") -> "Encoder":
+def load(
+    run: str | Path,
+    *,
+    backbone: "str | PhotoBackbone | None" = None,
+    weights: str | Path | None = None,
+    device: str = "cpu",
+) -> "Encoder":
     """Load the encoder of a run that `train` wrote, or of an index.
 
-    An encoder of images runs on `device`, such as "cuda".
+    A run on features becomes an encoder of images with the `backbone` that extracted them, and its
+    `weights`. An encoder of images runs on `device`, such as "cuda".
     """
-    from orbithash.encoders import load_run
+    from orbithash.encoders import join_backbone, load_run
     from orbithash.index.addresses import remote_place
     from orbithash.networks.backbones import check_device
 
     check_device(device)
     if remote_place(run) is None:
-        return load_run(run).to(device)
-    from orbithash.retrieval import open_index
+        encoder = load_run(run)
+    else:
+        from orbithash.retrieval import open_index
 
-    with open_index(run) as index:
-        return index.encoder.to(device)
+        with open_index(run) as index:
+            encoder = index.encoder
+    if backbone is not None:
+        encoder = join_backbone(encoder, backbone, weights)
+    return encoder.to(device)
 
 
 def __getattr__(name: str) -> Any:

@@ -18,6 +18,7 @@ from orbithash.cli.explain import explain_command
 from orbithash.cli.export import export_command
 from orbithash.cli.features import features_command
 from orbithash.cli.index import index_command
+from orbithash.cli.join import join_command
 from orbithash.cli.listing import list_command
 from orbithash.cli.reproduce import reproduce_command
 from orbithash.cli.search import search_command
@@ -40,6 +41,7 @@ app.command("encode")(encode_command)
 app.command("index")(index_command)
 app.command("search")(search_command)
 app.command("serve")(serve_command)
+app.command("join")(join_command)
 app.command("export")(export_command)
 app.command("reproduce")(reproduce_command)
 app.command("tune")(tune_command)

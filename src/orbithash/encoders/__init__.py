@@ -3,7 +3,7 @@
 from orbithash.encoders.encoder import Data, Encoded, Encoder, Progress, no_progress
 from orbithash.encoders.encoding import encode_source
 from orbithash.encoders.feature_encoder import FeatureEncoder
-from orbithash.encoders.image_encoder import ImageEncoder
+from orbithash.encoders.image_encoder import ImageEncoder, join_backbone
 from orbithash.encoders.runs.record import Epoch, RunRecord, Training
 from orbithash.encoders.runs.run_folder import load_run, read_record, save_run
 
@@ -18,6 +18,7 @@ __all__ = [
     "RunRecord",
     "Training",
     "encode_source",
+    "join_backbone",
     "load_run",
     "no_progress",
     "read_record",

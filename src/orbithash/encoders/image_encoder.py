@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,20 @@ from torch import nn
 from orbithash.codes import binarize, pack
 from orbithash.data import ImageSource
 from orbithash.data.transforms import read_view
-from orbithash.encoders.encoder import Data, Encoded, Progress, check_encodes, no_progress
+from orbithash.encoders.encoder import Data, Encoded, Encoder, Progress, check_encodes, no_progress
 from orbithash.encoders.feature_encoder import FeatureEncoder
 from orbithash.encoders.image_reading import read_through_network
+from orbithash.encoders.runs.fingerprints import check_features_by
 from orbithash.encoders.runs.record import Epoch, Training
 from orbithash.encoders.runtime import Runtime, choose_runtime, run_by, to_onnx
 from orbithash.errors import InputError
 from orbithash.hashers import Hasher
-from orbithash.networks import FeatureHead, PhotoBackbone, network_weights
+from orbithash.networks import (
+    FeatureHead,
+    PhotoBackbone,
+    load_photo_backbone,
+    network_weights,
+)
 
 BATCH = 32
 HEAD_SIZES = ("n_bits", "hidden", "dropout")
@@ -188,6 +194,28 @@ class ImageEncoder:
             yield lambda pixels: self.head.embed(features(pixels))
         finally:
             self.backbone.train(was_training)
+
+
+def join_backbone(
+    encoder: Encoder, backbone: str | PhotoBackbone, weights: str | Path | None = None
+) -> ImageEncoder:
+    """Return an encoder of images from an encoder of features and the network that made them."""
+    if not isinstance(encoder, FeatureEncoder):
+        raise InputError("this run encodes images already; leave the backbone out")
+    network = backbone
+    if isinstance(network, str):
+        network = load_photo_backbone(network, None if weights is None else Path(weights))
+    check_features_by(encoder.training, network)
+    joined = ImageEncoder(network.eval(), encoder)
+    if encoder.training is not None:
+        record = replace(
+            encoder.training.record,
+            backbone=network.registry_name(),
+            tune="head",
+            weights=None if weights is None else str(weights),
+        )
+        joined.training = replace(encoder.training, record=record)
+    return joined
 
 
 def read_row(

@@ -17,10 +17,11 @@ from orbithash.codes import check_n_bits
 from orbithash.data import ImageSource, LabelledFeatures, open_source
 from orbithash.encoders import Encoder, Epoch, ImageEncoder, RunRecord, Training, load_run
 from orbithash.encoders.runs.estimators import check_can_be_saved
-from orbithash.encoders.runs.fingerprints import data_digest, recorded_weights, weights_digest
+from orbithash.encoders.runs.fingerprints import check_features_by, data_digest, recorded_weights
 from orbithash.encoders.runs.record import package_versions
 from orbithash.encoders.runs.run_folder import CHECKPOINT, is_finished
 from orbithash.errors import InputError
+from orbithash.files import partial_folder
 from orbithash.hashers import Hasher
 from orbithash.networks import PhotoBackbone, load_photo_backbone
 from orbithash.networks.backbones import check_device
@@ -100,7 +101,9 @@ def train(
     if seed < 0:
         raise InputError(f"got seed={seed}; give a whole number from 0 on")
     chosen, file_settings = method_and_settings(method, options, settings, bits)
-    if out is not None and resume and is_finished(out):
+    if finish:
+        check_begun(out)
+    if out is not None and (resume or finish) and is_finished(out):
         return finished_run(out, chosen, bits, seed)
     if out is not None and isinstance(chosen.given, Hasher):
         check_can_be_saved(chosen.given)
@@ -175,8 +178,6 @@ def train(
         tensorboard=tensorboard,
         progress=sys.stdout.isatty() if progress is None else progress,
     ) as session:
-        if finish:
-            check_begun(session.folder)
         if isinstance(data, ImageSource):
             assert network is not None
             assert tuning is not None
@@ -228,9 +229,11 @@ def finishing_hooks(hooks: Hooks, *, stop_after: float | None, finish: bool) -> 
     return replace(hooks, finishing=lambda: time.monotonic() >= end or hooks.finishing())
 
 
-def check_begun(folder: Path | None) -> None:
-    """Raise unless a run has a state to finish with."""
-    if folder is None or not (folder / CHECKPOINT).exists():
+def check_begun(out: Path | None) -> None:
+    """Raise unless there is a run to finish, with at least one saved state."""
+    if out is None or not (partial_folder(out).exists() or is_finished(out)):
+        raise InputError(f"there is no unfinished run {out or ''}; leave --finish out to start one")
+    if not is_finished(out) and not (partial_folder(out) / CHECKPOINT).exists():
         raise InputError(
             "there is no epoch to keep yet; continue the run with --resume instead of --finish"
         )
@@ -322,12 +325,8 @@ def initial_backbone(
         network = load_photo_backbone(
             backbone, None if weights is None else Path(weights), to_train=True
         )
-    features_by = init.training.record.features_by if init and init.training else None
-    if features_by not in (None, weights_digest(network)):
-        raise InputError(
-            "the run to start from was trained on features of another network, or of other "
-            "weights; start from a run on features of this one"
-        )
+    if init is not None:
+        check_features_by(init.training, network)
     return network, backbone
 
 

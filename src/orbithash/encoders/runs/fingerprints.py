@@ -12,6 +12,8 @@ from torch import nn
 
 from orbithash.data import ImageSource, LabelledFeatures, Split
 from orbithash.data.augmentation import CROP_SETTINGS
+from orbithash.encoders.runs.record import Training
+from orbithash.errors import InputError
 from orbithash.networks import PhotoBackbone
 
 
@@ -97,6 +99,16 @@ def recorded_weights(data: LabelledFeatures) -> str | None:
     """Return the digest of the weights that extracted the features, if they record it."""
     digest = parsed(data.made_with).get("weights")
     return digest if isinstance(digest, str) else None
+
+
+def check_features_by(training: Training | None, backbone: nn.Module) -> None:
+    """Raise if a run was trained on features of another network, as far as it records it."""
+    recorded = training.record.features_by if training else None
+    if recorded not in (None, weights_digest(backbone)):
+        raise InputError(
+            "the run was trained on features of another network, or of other weights; give the "
+            "backbone and the weights that `orbithash features` had"
+        )
 
 
 def parsed(fingerprint: str) -> dict[str, Any]:
