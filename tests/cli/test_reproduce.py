@@ -133,8 +133,9 @@ def test_images_train_the_whole_network_unless_it_is_frozen(tmp_path, capsys):
     made = tmp_path / "ablation-fine-tuned"
     assert "Losses trained the whole network" in (made / "table.md").read_text()
     assert "data:image/jpeg" in (made / "report.html").read_text()
-    assert run([*asked, "--frozen"]) == 2
-    assert "needs its weights" in capsys.readouterr().err
+    for head in (["--frozen"], ["--tune", "head"]):
+        assert run([*asked, *head]) == 2
+        assert "needs its weights" in capsys.readouterr().err
 
 
 def test_help_does_not_wait_for_torch():

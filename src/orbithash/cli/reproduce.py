@@ -44,13 +44,14 @@ def reproduce_command(
         typer.Option(help="Code lengths, such as 16,32,48,64; default: the table's."),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of every method, from seeds 0, 1, …")] = 5,
-    frozen: Annotated[
-        bool,
+    tune: Annotated[
+        str,
         typer.Option(
-            "--frozen",
-            help="On images: train heads on features (minutes), not the whole network (hours).",
+            help="How much of the network learns from images: whole (hours), without a head first, "
+            "or head (minutes)."
         ),
-    ] = False,
+    ] = "whole",
+    frozen: Annotated[bool, typer.Option("--frozen", help="The same as --tune head.")] = False,
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Passes over the training rows, for every loss.")
     ] = None,
@@ -68,7 +69,7 @@ def reproduce_command(
         int,
         typer.Option(
             min=0,
-            help="With --frozen: further views of each training image, as in `orbithash features`.",
+            help="With --tune head: further views of each training image, as in `orbithash train`.",
         ),
     ] = 4,
 ) -> None:
@@ -78,6 +79,8 @@ def reproduce_command(
     runs are not repeated. Queries choose nothing; they are searched at the end of a run.
     """
     lengths = code_lengths(bits)
+    if tune not in ("head", "whole"):
+        raise InputError(f"there is no tune {tune!r}; choose from head, whole")
     from orbithash.experiments.reproduce import make_plan, reproduce_tables, table_folder
     from orbithash.experiments.tables.plan import plan_runs
     from orbithash.experiments.tables.run import find_finished
@@ -96,7 +99,7 @@ def reproduce_command(
             source,
             out,
             network=NetworkSpec(backbone, weights, n_views=views),
-            frozen=frozen,
+            frozen=frozen or tune == "head",
             hashers=any(row.spec.method in HASHERS for table in declared for row in table.rows),
             progress=report,
         )

@@ -2,6 +2,7 @@ import json
 
 import numpy as np
 import pytest
+from safetensors.torch import load_file, save_file
 
 import orbithash
 from coloured_images import coloured, write_table
@@ -16,6 +17,7 @@ from orbithash.experiments.tables.run import (
     run_folder,
 )
 from orbithash.experiments.tables.sources import NetworkSpec, prepare_sources, read_features_once
+from orbithash.networks import SmallCNN
 from orbithash.training import Checkpoints
 from planned_runs import clouds_source, quick_runs
 
@@ -69,6 +71,20 @@ def test_fine_tuning_resumes_after_a_crash(tmp_path, monkeypatch):
     record = read_record(folders[0])
     assert (record.backbone, record.source, record.init) == ("small-cnn", table, "triplet")
     assert done.scores.queries == len(images.split.query) - 1
+
+
+def test_a_run_on_images_trains_the_whole_network_without_a_head_first(tmp_path):
+    table = str(write_table(coloured(tmp_path / "images"), tmp_path / "birds.csv"))
+    weights = tmp_path / "weights.safetensors"
+    save_file(SmallCNN(channels=3).state_dict(), weights)
+    network = NetworkSpec("small-cnn", weights)
+    (source,) = prepare_sources([table], tmp_path, network=network, frozen=False, hashers=False)
+    planned = next(run for run in quick_runs(source, "main") if run.row == "triplet")
+    execute_run(planned, tmp_path)
+    encoder = orbithash.load(run_folder(planned, tmp_path))
+    trained = encoder.backbone.state_dict()
+    assert any(not weight.equal(trained[name]) for name, weight in load_file(weights).items())
+    assert encoder.hidden == 0
 
 
 def test_a_changed_run_folder_is_named(source, tmp_path):

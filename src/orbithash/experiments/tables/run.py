@@ -133,6 +133,7 @@ def train_stages(
             preset=run.preset,
             settings=stage.settings or PRESETS[run.preset],
             init=encoder,
+            tune="whole" if network else None,
             seed=run.seed,
             out=checkpoints / f"stage-{number}" if network else None,
             resume=True,
