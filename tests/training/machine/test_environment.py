@@ -1,9 +1,10 @@
+import signal
 from contextlib import nullcontext
 
 import pytest
 import torch
 
-from orbithash.training import Processes, seeded
+from orbithash.training import Processes, interruption, seeded
 
 
 @pytest.fixture
@@ -31,3 +32,21 @@ def test_a_seed_leaves_every_devices_generator_as_it_was(forked):
 def test_drawing_together_leaves_the_generator_of_this_process_as_it_was(forked):
     with Processes(1, 2).same_draws(7):
         assert forked == [1]
+
+
+def test_a_signal_stops_and_a_second_ctrl_c_finishes(caplog):
+    with interruption() as signals:
+        assert not signals.stopping()
+        signal.raise_signal(signal.SIGINT)
+        assert signals.stopping()
+        assert "press Ctrl-C again to keep the best epoch so far" in caplog.text
+        signal.raise_signal(signal.SIGINT)
+        assert signals.finishing()
+        assert not signals.stopping()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_a_signal_that_came_too_late_is_raised_again():
+    with pytest.raises(KeyboardInterrupt), interruption():
+        signal.raise_signal(signal.SIGINT)
