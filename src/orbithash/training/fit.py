@@ -31,7 +31,7 @@ from orbithash.training.methods import Method, as_method
 from orbithash.training.on_arrays import fit_hasher, train_on_arrays
 from orbithash.training.session import check_tensorboard, training_session
 from orbithash.training.settings import TrainingSettings, read_settings, resolve_settings
-from orbithash.training.tuning import plan_tuning, train_by_tuning
+from orbithash.training.tuning import announce_features, plan_tuning, train_by_tuning
 
 
 def train(
@@ -196,6 +196,7 @@ def train(
                 device=device or "cpu",
             )
         elif chosen.is_loss:
+            announce_features(data, chosen, bits, resolved, session, seed=seed)
             encoder, history = train_on_arrays(
                 data,
                 chosen,

@@ -1,24 +1,35 @@
 """Train a network, or fit a hasher, on arrays in memory: feature vectors or small images."""
 
+import time
+from itertools import islice
+
 import numpy as np
 import torch
 from jaxtyping import Float32, Int64
 
 from orbithash.codes import binarize, pack
-from orbithash.data import LabelledFeatures
+from orbithash.data import ImageSource, LabelledFeatures
 from orbithash.encoders import Encoder, Epoch, FeatureEncoder
 from orbithash.encoders.runs.fingerprints import weights_digest
 from orbithash.errors import InputError
 from orbithash.metrics.scoring import evaluate_codes
 from orbithash.networks import FeatureHead, HashingNetwork, embed, small_backbone
-from orbithash.training.batches import InputViews, TensorBatches, several_views, single_views
+from orbithash.training.batches import (
+    Batch,
+    InputViews,
+    TensorBatches,
+    several_views,
+    single_views,
+)
 from orbithash.training.checkpoint import Checkpoints
 from orbithash.training.hooks import Hooks
-from orbithash.training.loop import train_network
+from orbithash.training.loop import step, train_network
 from orbithash.training.machine.distributed import SINGLE_PROCESS, Processes
-from orbithash.training.machine.environment import seeded
+from orbithash.training.machine.environment import seeded, steady_threads
 from orbithash.training.methods import Method, plan_training, run_identity
+from orbithash.training.optimization import ParameterGroup, make_optimizer
 from orbithash.training.settings import TrainingSettings
+from orbithash.training.state import BestEpoch, Memory, TrainingState
 
 
 def train_on_arrays(
@@ -159,3 +170,38 @@ def copy_head(init: Encoder, head: FeatureHead) -> None:
                 f"{getattr(head, name)}; train with the same features, --bits and --hidden"
             )
     head.load_state_dict(source.state_dict())
+
+
+@steady_threads()
+def predict_head_seconds(
+    data: ImageSource | LabelledFeatures,
+    n_features: int,
+    method: Method,
+    n_bits: int,
+    settings: TrainingSettings,
+    *,
+    seed: int,
+) -> float:
+    """Predict the time to train a head from a few steps on random features."""
+    plan = plan_training(
+        data.labels, data.split, method, n_bits, settings, seed=seed, classes=data.classes
+    )
+    with seeded(seed):
+        head = FeatureHead(n_features, n_bits, hidden=settings.hidden, dropout=settings.dropout)
+        learned = [ParameterGroup(tuple(part.parameters())) for part in (head, plan.loss)]
+        state = TrainingState(
+            head,
+            plan.loss,
+            make_optimizer(learned, settings),
+            Memory(settings.memory),
+            BestEpoch(head, patience=settings.patience),
+        )
+        seconds = []
+        for rows in islice(plan.batches(0), 4):
+            inputs = torch.randn(len(rows), n_features)
+            batch = Batch(inputs, torch.from_numpy(plan.train_labels[rows]))
+            started = time.perf_counter()
+            step(head, state, batch, settings, SINGLE_PROCESS)
+            seconds.append(time.perf_counter() - started)
+    per_step = float(np.median(seconds[1:] or seconds))  # the first step compiles the kernels
+    return settings.epochs * len(plan.batches) * per_step

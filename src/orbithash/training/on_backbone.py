@@ -5,30 +5,23 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from orbithash.data import ImageSource
 from orbithash.encoders import Encoder, Epoch, ImageEncoder
 from orbithash.encoders.extraction.extract import ImageView, read_image_view, training_features
 from orbithash.encoders.runtime import choose_runtime, run_by
 from orbithash.errors import UnreadableImageError
-from orbithash.networks import FeatureHead, PhotoBackbone
-from orbithash.training.batches import Batch
+from orbithash.networks import PhotoBackbone
 from orbithash.training.checkpoint import Checkpoints
 from orbithash.training.hooks import Hooks
-from orbithash.training.loop import step
 from orbithash.training.machine.distributed import SINGLE_PROCESS, Processes
-from orbithash.training.machine.environment import Interrupted, seeded, steady_threads
-from orbithash.training.methods import Method, TrainingPlan, plan_training
-from orbithash.training.on_arrays import fit_hasher, train_on_arrays
-from orbithash.training.optimization import ParameterGroup, make_optimizer
+from orbithash.training.machine.environment import Interrupted
+from orbithash.training.methods import Method
+from orbithash.training.on_arrays import fit_hasher, predict_head_seconds, train_on_arrays
 from orbithash.training.settings import TrainingSettings
-from orbithash.training.state import BestEpoch, Memory, TrainingState
 
 N_VIEWS = 4  # besides the view that is encoded: the mirror image, and random crops
 EXPORT_SECONDS = 10.0  # of a network to onnxruntime, which then is twice as fast as torch
@@ -114,9 +107,8 @@ def predict_seconds(
     features = n_images * per_image / (2 if by_onnx else 1) + EXPORT_SECONDS * by_onnx
     if not method.is_loss:
         return features, 0.0
-    plan = plan_training(images.labels, images.split, method, n_bits, settings, seed=seed)
-    per_step = seconds_per_step(plan, backbone.n_features, n_bits, settings, seed=seed)
-    return features, settings.epochs * len(plan.batches) * per_step
+    of_head = predict_head_seconds(images, backbone.n_features, method, n_bits, settings, seed=seed)
+    return features, of_head
 
 
 def seconds_per_image(images: ImageSource, backbone: PhotoBackbone, n_images: int = 8) -> float:
@@ -137,31 +129,3 @@ def seconds_per_image(images: ImageSource, backbone: PhotoBackbone, n_images: in
     started = time.perf_counter()
     run(batch)
     return (reading / 2 + time.perf_counter() - started) / len(pixels)  # threads read ahead
-
-
-@steady_threads()
-def seconds_per_step(
-    plan: TrainingPlan, n_features: int, n_bits: int, settings: TrainingSettings, *, seed: int
-) -> float:
-    """Return the time of a training step, measured on random features."""
-    with seeded(seed):
-        head = FeatureHead(n_features, n_bits, hidden=settings.hidden, dropout=settings.dropout)
-        groups = [ParameterGroup(tuple(head.parameters()))]
-        optimizer = make_optimizer(
-            [*groups, ParameterGroup(tuple(plan.loss.parameters()))], settings
-        )
-        best = BestEpoch(head, patience=settings.patience)
-        state = TrainingState(head, plan.loss, optimizer, Memory(settings.memory), best)
-        seconds = []
-        for rows in islice(plan.batches(0), 4):
-            labels = torch.from_numpy(plan.train_labels[rows])
-            started = time.perf_counter()
-            step(
-                head,
-                state,
-                Batch(torch.randn(len(rows), n_features), labels),
-                replace(settings, clip=0.0),
-                SINGLE_PROCESS,
-            )
-            seconds.append(time.perf_counter() - started)
-    return float(np.median(seconds[1:] or seconds))  # the first step compiles the kernels

@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from orbithash.data import ImageSource
+import numpy as np
+
+from orbithash.data import ImageSource, LabelledFeatures, hold_out
 from orbithash.encoders import Encoder, Epoch, ImageEncoder
 from orbithash.encoders.runs.model_file import read_encoder, write_encoder
 from orbithash.encoders.runs.run_folder import CHECKPOINT, FEATURES, HEAD, HEAD_CHECKPOINT
@@ -20,6 +22,7 @@ from orbithash.networks import PhotoBackbone
 from orbithash.training.checkpoint import read
 from orbithash.training.machine.memory import StepCost
 from orbithash.training.methods import Method
+from orbithash.training.on_arrays import predict_head_seconds
 from orbithash.training.on_backbone import N_VIEWS, predict_seconds, train_head
 from orbithash.training.on_images import train_on_images
 from orbithash.training.session import TrainingSession
@@ -166,8 +169,9 @@ def train_by_tuning(
         total = settings.epochs * epoch_seconds
         session.left.add("whole", settings.epochs, total, unit="epochs")
         parts = f", batches of {cost.batch_size} in parts of {cost.part_size}"
+        numbers = described(images, settings, seed=seed)
         session.announce(
-            f"{described(images)}. Training the whole network: about {about(epoch_seconds)} per "
+            f"{numbers}. Training the whole network: about {about(epoch_seconds)} per "
             f"epoch, {about(total)} for {settings.epochs} epochs; memory about "
             f"{cost.gigabytes:.1f} GB{parts if cost.in_parts else ''}."
         )
@@ -217,17 +221,41 @@ def announce_head(
         session.left.add("head", settings.epochs, of_head, unit="epochs")
     what = "a head" if method.is_loss else method.name
     session.announce(
-        f"{described(images)}. Training {what} on the backbone's features of "
+        f"{described(images, settings, seed=seed)}. Training {what} on the backbone's features of "
         f"{1 + tuning.n_views} views of each: about {about(of_features + of_head)}."
     )
 
 
-def described(images: ImageSource) -> str:
+def announce_features(
+    data: LabelledFeatures,
+    method: Method,
+    n_bits: int,
+    settings: TrainingSettings,
+    session: TrainingSession,
+    *,
+    seed: int,
+) -> None:
+    """Print what will happen on features, and how long it will take."""
+    if session.console.quiet or data.features.ndim != 2:
+        return
+    seconds = predict_head_seconds(
+        data, data.features.shape[1], method, n_bits, settings, seed=seed
+    )
+    numbers = described(data, settings, seed=seed)
+    session.left.add(method.name, settings.epochs, seconds, unit="epochs")
+    session.announce(f"{numbers}. Training a head on the features: about {about(seconds)}.")
+
+
+def described(
+    data: ImageSource | LabelledFeatures, settings: TrainingSettings, *, seed: int
+) -> str:
     """Return the numbers of images and classes in words."""
-    split = images.split
-    parts = [f"{len(split.train):,} for training"]
-    if len(split.validation):
-        parts.append(f"{len(split.validation):,} held out")
-    if len(split.query):
-        parts.append(f"{len(split.query):,} queries")
-    return f"{len(images):,} images, {len(images.classes):,} classes: {', '.join(parts)}"
+    split, labels = data.split, data.labels
+    n_train, n_held_out = len(split.train), len(split.validation)
+    if not n_held_out:
+        kept, held_out = hold_out(labels[split.train], settings.validation, seed=seed)
+        n_train, n_held_out = len(kept), len(held_out)
+    numbers = {"for training": n_train, "held out": n_held_out, "queries": len(split.query)}
+    parts = [f"{number:,} {what}" for what, number in numbers.items() if number]
+    n_classes = labels.shape[1] if labels.ndim == 2 else len(np.unique(labels))
+    return f"{len(data):,} images, {n_classes:,} classes: {', '.join(parts)}"
