@@ -71,7 +71,7 @@ def test_files_that_are_not_images_are_skipped(tmp_path, caplog):
     save(noise((8, 8)), tmp_path / "loose.PNG")
     with caplog.at_level(logging.WARNING):
         assert class_folders(tmp_path).paths == ("cat/0.jpg", "cat/1.jpg", "cat/2.jpg")
-    assert f"{tmp_path}: 3 images; skipped 1 files: 1 .txt\n" in caplog.text
+    assert f"{tmp_path}: 3 images; skipped 1 file: 1 .txt\n" in caplog.text
     assert "1 images outside of any class folder" in caplog.text
     assert "1 folders without images, for example empty" in caplog.text
 
@@ -92,7 +92,7 @@ def test_skipped_files_are_counted_by_extension(tmp_path, caplog, monkeypatch, o
     (record,) = caplog.records
     assert record.getMessage() == (
         f"{tmp_path}: 4 images; skipped 14 files: 9 .heic (install orbithash[heif] to read them), "
-        "3 .txt, 1 broken links, 1 without extension"
+        "3 .txt, 1 broken link, 1 without extension"
     )
 
 
@@ -144,7 +144,7 @@ def test_training_and_indexing_follow_the_same_links(tmp_path, caplog):
     assert not caplog.records
     (tmp_path / "pets" / "cat" / "loop").symlink_to(tmp_path / "pets")
     assert len(all_images(tmp_path / "pets")) == 5
-    assert "skipped 1 files: 1 links to folders" in caplog.text
+    assert "skipped 1 file: 1 linked folder" in caplog.text
 
 
 def test_images_are_named_by_path_folder_or_pattern(tmp_path, monkeypatch):

@@ -143,19 +143,18 @@ def is_hidden(path: Path) -> bool:
 def kind_of(path: Path) -> str:
     """Return in which words a file that is not an image is counted."""
     if path.is_symlink() and not path.is_file():
-        return "links to folders" if path.is_dir() else "broken links"
+        return "linked folder" if path.is_dir() else "broken link"
     return path.suffix.lower() or "without extension"
 
 
 def warn_about_skipped(folder: Path, n_images: int, skipped: Counter[str]) -> None:
-    if n_skipped := skipped.total():
-        logger.warning(
-            "%s: %s images; skipped %s files: %s",
-            folder,
-            f"{n_images:,}",
-            f"{n_skipped:,}",
-            as_text(skipped),
-        )
+    if skipped:
+        images, files = counted(n_images, "image"), counted(skipped.total(), "file")
+        logger.warning("%s: %s; skipped %s: %s", folder, images, files, as_text(skipped))
+
+
+def counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" + ("s" if count != 1 else "")
 
 
 def only(skipped: Counter[str]) -> str:
