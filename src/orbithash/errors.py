@@ -42,9 +42,11 @@ class CodeLengthError(InputError):
 class UnreadableImageError(InputError):
     """An image file cannot be read; a caller that reads many may skip it."""
 
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"cannot read {path}: {reason}; repair or remove the file")
-        self.path, self.reason = path, reason
+    def __init__(
+        self, path: Path, reason: str, advice: str = "repair the file or leave it out"
+    ) -> None:
+        super().__init__(f"cannot read {path}: {reason}; {advice}")
+        self.path, self.reason, self.advice = path, reason, advice
 
 
 class UnknownIdError(InputError):

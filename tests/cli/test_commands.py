@@ -4,7 +4,10 @@ import sys
 
 import pytest
 
-from orbithash import __version__
+from feature_files import write_clouds
+from image_files import class_folder
+from indexed_runs import image_run
+from orbithash import __version__, load
 from orbithash.cli import run
 from orbithash.errors import InputError, MissingExtraError, ServerError, StorageError
 
@@ -54,6 +57,53 @@ def test_an_expected_error_is_one_line_and_its_exit_code(error, code, monkeypatc
     monkeypatch.setattr("orbithash.retrieval.open_index", fail)
     assert run(["search", "birds.orbit", "--like", "1"]) == code
     assert capsys.readouterr().err == f"orbithash: {error}\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "evaluate RUN SOURCE --out OUT",
+        "encode RUN SOURCE --out OUT.npz",
+        "index RUN SOURCE --out OUT",
+        "export RUN --out OUT.onnx",
+        "explain RUN SOURCE --query 0 --out OUT.svg",
+        "train SOURCE --bits 8 --init RUN --out OUT",
+    ],
+)
+def test_every_command_names_the_folder_of_an_unfinished_run(command, tmp_path, capsys):
+    (tmp_path / "run.partial").mkdir()
+    features = write_clouds(tmp_path / "clouds.npz", classes=2, per_class=4)
+    places = {"RUN": tmp_path / "run", "SOURCE": features, "OUT": tmp_path / "out"}
+    for name, place in places.items():
+        command = command.replace(name, str(place))
+    assert run(command.split()) == 2
+    error = capsys.readouterr().err
+    assert f"{tmp_path / 'run'} is unfinished: {tmp_path / 'run.partial'} exists" in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "evaluate RUN SOURCE --out OUT",
+        "encode RUN SOURCE --out OUT.npz",
+        "index RUN SOURCE --out OUT",
+        "features SOURCE --backbone efficientnet-lite0 --out OUT.npz",
+        "train SOURCE --bits 8 --backbone small-cnn --epochs 1 --tune whole --out OUT",
+    ],
+)
+def test_every_command_counts_the_files_of_a_folder_that_it_skips(command, tmp_path, caplog):
+    photos = class_folder(tmp_path / "photos", {"cat": 3, "dog": 3})
+    (photos / "cat" / "notes.txt").touch()
+    encoder = load(image_run(tmp_path / "untrained"))
+    encoder.save(tmp_path / "run")
+    places = {"RUN": tmp_path / "run", "SOURCE": photos, "OUT": tmp_path / "out"}
+    for name, place in places.items():
+        command = command.replace(name, str(place))
+    assert run(command.split()) == 0
+    said = [record.getMessage() for record in caplog.records if "skipped" in record.message]
+    assert said == [f"{photos}: 6 images; skipped 1 file: 1 .txt"]
 
 
 def test_without_a_command_the_help_is_shown(capsys):

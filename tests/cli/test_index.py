@@ -216,3 +216,19 @@ def codes_by_path(out) -> dict[str, tuple[int, tuple[str, ...], bytes]]:
             for items in opened.iterate()
             for i, code, metadata in zip(items.ids, items.codes, items.metadata, strict=True)
         }
+
+
+def test_a_read_only_index_is_searched_but_not_changed(birds_run, photos, out, capsys, monkeypatch):
+    assert index(birds_run, photos, out) == 0
+    (out / "index.sqlite-shm").mkdir()  # SQLite cannot create its files, not even as root
+    save(noise((40, 30), seed=9), photos / "0" / "new.jpg")
+    monkeypatch.setattr(os, "access", lambda path, mode: path != out / "index.sqlite")
+    monkeypatch.setattr("orbithash.encoders.ImageEncoder.embed_rows", None)  # fails before encoding
+    capsys.readouterr()
+    for arguments in (["index", str(birds_run), str(photos)], ["index", "--remove", "0"]):
+        assert run([*arguments, "--out", str(out)]) == 1
+        error = capsys.readouterr().err
+        assert f"orbithash: {out} is read-only and can only be searched" in error
+        assert error.count("\n") == 1
+    assert run(["search", str(out), str(photos / "0" / "1.jpg"), "-k", "1", "--json"]) == 0
+    assert '"distance": 0' in capsys.readouterr().out

@@ -128,6 +128,70 @@ def test_an_index_of_features_is_queried_by_features(tmp_path, capsys):
     assert "holds codes of features" in capsys.readouterr().err
 
 
+def test_folders_and_quoted_patterns_are_searched_image_by_image(folder, capsys, monkeypatch):
+    monkeypatch.chdir(folder)
+    (folder / "photos" / "2" / "notes.txt").touch()
+    try:
+        found = search(folder, capsys, "photos/0/1.png", "photos/1", "photos/2/*.png", "-k", 1)
+        assert [result["query"] for result in found] == [
+            "photos/0/1.png",
+            *(f"photos/1/{number}.png" for number in range(4)),
+            *(f"photos/2/{number}.png" for number in range(4)),
+        ]
+        assert all(result["hits"][0]["distance"] == 0 for result in found)
+        assert len(search(folder, capsys, "photos/", "-k", 1)) == 12
+    finally:
+        (folder / "photos" / "2" / "notes.txt").unlink()
+
+
+def test_images_that_cannot_be_read_are_said_and_the_others_are_searched(folder, capsys, tmp_path):
+    (tmp_path / "torn.jpg").write_text("no image")
+    good = str(folder / "photos" / "1" / "2.png")
+    expected = search(folder, capsys, good)
+    queries = [str(tmp_path / "torn.jpg"), good, str(tmp_path / "none.jpg")]
+    assert run(["search", str(folder / "birds.orbit"), *queries, "--json"]) == 1
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == expected
+    lines = [
+        f"orbithash: cannot read {queries[0]}: not an image of a known format; give a JPEG or PNG",
+        f"orbithash: cannot read {queries[2]}: No such file or directory; check the path",
+    ]
+    assert printed.err.splitlines() == lines
+    assert run(["search", str(folder / "birds.orbit"), queries[0], queries[2]]) == 2
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err.splitlines()) == ("", lines)
+
+
+def test_an_empty_radius_says_how_far_the_nearest_is(folder, capsys):
+    (everything,) = search(folder, capsys, "--like", 0, "--label", 2)
+    nearest = everything["hits"][0]["distance"]
+    assert nearest > 0
+    arguments = ["--like", "0", "--label", "2", "--radius", str(nearest - 1)]
+    assert run(["search", str(folder / "birds.orbit"), *arguments]) == 0
+    assert capsys.readouterr().out == (
+        f"{folder / 'photos' / '0' / '0.png'}: nothing within {nearest - 1} bits; "
+        f"the nearest is {nearest} bits away\n"
+    )
+    assert search(folder, capsys, *arguments)[0]["hits"] == []
+
+
+def test_an_index_without_other_items_says_so(folder, capsys, tmp_path):
+    empty = str(tmp_path / "empty.orbit")
+    orbithash.open_index(empty, encoder=orbithash.load(folder / "run")).close()
+    image = str(folder / "photos" / "0" / "0.png")
+    assert run(["search", empty, image]) == 0
+    assert capsys.readouterr().out == f"{image}: nothing found; the index has no other items\n"
+    assert run(["search", empty, image, "--label", "wren"]) == 2
+    assert "the items of this index have no labels" in capsys.readouterr().err
+
+
+def test_an_unknown_label_is_rejected_even_beside_a_known_one(folder, capsys):
+    for labels in (["--label", "wren"], ["--label", "1", "--label", "wren"]):
+        assert run(["search", str(folder / "birds.orbit"), "--like", "0", *labels]) == 2
+        error = capsys.readouterr().err
+        assert error == "orbithash: no item has the label 'wren'; the labels are 0, 1, 2\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

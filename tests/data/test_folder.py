@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from image_files import class_folder, noise, save
-from orbithash.data import class_folders
-from orbithash.data.sources import open_source
+from orbithash.data import all_images, class_folders, open_source, open_unlabelled
+from orbithash.data.folder import images_named
 from orbithash.errors import InputError
 
 
@@ -71,8 +71,96 @@ def test_files_that_are_not_images_are_skipped(tmp_path, caplog):
     save(noise((8, 8)), tmp_path / "loose.PNG")
     with caplog.at_level(logging.WARNING):
         assert class_folders(tmp_path).paths == ("cat/0.jpg", "cat/1.jpg", "cat/2.jpg")
+    assert f"{tmp_path}: 3 images; skipped 1 file: 1 .txt\n" in caplog.text
     assert "1 images outside of any class folder" in caplog.text
     assert "1 folders without images, for example empty" in caplog.text
+
+
+@pytest.mark.parametrize("opened", [open_source, open_unlabelled])
+def test_skipped_files_are_counted_by_extension(tmp_path, caplog, monkeypatch, opened):
+    without_heif(monkeypatch)
+    class_folder(tmp_path, {"cat": 3, "dog": 1})
+    for name in (
+        *(f"cat/IMG_{number}.HEIC" for number in range(9)),
+        *("dog/a.txt", "dog/b.TXT", "notes.txt", "dog/Makefile"),
+        *("cat/.DS_Store", "cat/Thumbs.db", ".git/config", "dog/.cache/0.jpg"),
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "dog" / "lost.jpg").symlink_to("nowhere")
+    assert len(opened(tmp_path)) == 4
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        f"{tmp_path}: 4 images; skipped 14 files: 9 .heic (install orbithash[heif] to read them), "
+        "3 .txt, 1 broken link, 1 without extension"
+    )
+
+
+def test_a_folder_of_images_alone_gives_no_warning(tmp_path, caplog):
+    class_folder(tmp_path, {"cat": 3, "dog": 1})
+    open_unlabelled(tmp_path)
+    open_source(tmp_path)
+    assert not caplog.records
+
+
+def test_many_kinds_of_skipped_files_are_still_one_line(tmp_path, caplog):
+    class_folder(tmp_path, {"cat": 1})
+    for letter in "abcdefghij":
+        (tmp_path / "cat" / f"1.{letter}").touch()
+    all_images(tmp_path)
+    (record,) = caplog.records
+    assert record.getMessage().endswith("1 .a, 1 .b, 1 .c, 1 .d, 1 .e, 1 .f, 4 others")
+
+
+@pytest.mark.parametrize("opened", [open_source, open_unlabelled])
+def test_a_folder_of_heic_alone_says_what_to_install(tmp_path, monkeypatch, opened):
+    without_heif(monkeypatch)
+    (tmp_path / "cat").mkdir()
+    (tmp_path / "cat" / "0.heic").touch()
+    with pytest.raises(
+        InputError, match=r"only 1 .heic \(install orbithash\[heif\] to read them\)"
+    ):
+        opened(tmp_path)
+
+
+def test_heic_files_are_images_where_they_can_be_read(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr("orbithash.data.folder.find_spec", lambda name: name)
+    class_folder(tmp_path, {"cat": 2})
+    (tmp_path / "cat" / "IMG_0.HEIC").touch()
+    assert class_folders(tmp_path).paths == ("cat/0.jpg", "cat/1.jpg", "cat/IMG_0.HEIC")
+    assert not caplog.records
+
+
+def without_heif(monkeypatch):
+    monkeypatch.setattr("orbithash.data.folder.find_spec", lambda name: None)
+
+
+def test_training_and_indexing_follow_the_same_links(tmp_path, caplog):
+    class_folder(tmp_path / "elsewhere", {"dog": 2})
+    class_folder(tmp_path / "pets", {"cat": 3})
+    (tmp_path / "pets" / "dog").symlink_to(tmp_path / "elsewhere" / "dog")
+    assert all_images(tmp_path / "pets").paths == class_folders(tmp_path / "pets").paths
+    assert len(all_images(tmp_path / "pets")) == 5
+    assert not caplog.records
+    (tmp_path / "pets" / "cat" / "loop").symlink_to(tmp_path / "pets")
+    assert len(all_images(tmp_path / "pets")) == 5
+    assert "skipped 1 file: 1 linked folder" in caplog.text
+
+
+def test_images_are_named_by_path_folder_or_pattern(tmp_path, monkeypatch):
+    class_folder(tmp_path, {"cat": 2, "dog/large": 2})
+    save(noise((8, 8)), tmp_path / "cat" / "[1].jpg")
+    monkeypatch.chdir(tmp_path)
+    cats, dogs = ["cat/0.jpg", "cat/1.jpg"], ["dog/large/0.jpg", "dog/large/1.jpg"]
+    assert images_named(["cat/1.jpg", "none.jpg"]) == ["cat/1.jpg", "none.jpg"]
+    assert images_named(["dog/"]) == images_named(["dog/**/*.jpg"]) == dogs
+    assert images_named(["cat/?.jpg"]) == cats
+    assert images_named(["cat/[1].jpg"]) == ["cat/[1].jpg"]  # a file, not a pattern
+    assert images_named(["*"]) == ["cat/0.jpg", "cat/1.jpg", "cat/[1].jpg", *dogs]
+    assert images_named(["cat/*.heic", "a" * 300]) == ["cat/*.heic", "a" * 300]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="there are no images in empty; check the path"):
+        images_named(["empty", "cat"])
 
 
 def test_a_folder_without_class_folders_is_refused(tmp_path):

@@ -1,4 +1,8 @@
+import errno
+import io
+import os
 import struct
+import sys
 import zlib
 from pathlib import Path
 
@@ -7,7 +11,7 @@ import pytest
 from PIL import Image
 
 from image_files import noise, save
-from orbithash.data.transforms import INTERPOLATIONS, read_rgb, read_view
+from orbithash.data.transforms import INTERPOLATIONS, decode_rgb, read_rgb, read_view
 from orbithash.errors import InputError, UnreadableImageError
 
 SIZE = (30, 20)
@@ -164,7 +168,10 @@ def test_images_with_damaged_exif_data_are_read(tmp_path):
 
 
 def test_decompression_bombs_are_refused(tmp_path):
-    for side, reason in ((9_000, "9000 × 9000 pixels are more than"), (100_000, "exceeds limit")):
+    for side, reason in (
+        (9_000, "9000 × 9000 pixels are more than"),
+        (100_000, "10,000,000,000 pixels are more"),
+    ):
         path = png_of_16_bits(tmp_path / "bomb.png", (side, side), np.zeros(3), n_rows=1)
         assert path.stat().st_size < 10_000
         with pytest.raises(UnreadableImageError, match=reason):
@@ -178,23 +185,118 @@ def test_images_of_extreme_aspect_ratio_are_read_without_a_large_intermediate_im
     assert seen.mean(axis=(0, 1)).tolist() == list(RED)
 
 
-def test_files_that_are_not_images_are_refused_with_the_reason(tmp_path):
-    text, empty = tmp_path / "text.jpg", tmp_path / "empty.jpg"
+def test_an_unreadable_file_is_refused_with_the_reason_and_advice_that_fits(tmp_path, monkeypatch):
+    text, empty, locked = (tmp_path / name for name in ("text.jpg", "empty.jpg", "locked.jpg"))
     text.write_text("not an image")
     empty.touch()
     cut = save(noise((200, 200)), tmp_path / "cut.jpg")
     cut.write_bytes(cut.read_bytes()[:5000])
+    torn = tmp_path / "torn.jpg"
+    torn.write_bytes(b"\xff\xd8\xff" + bytes(40))
+    floats = save(Image.new("F", SIZE, 0.5), tmp_path / "float.tiff")
+    deny_reading(save(noise(SIZE), locked), monkeypatch)
     cases = {
-        text: "not an image of a known format",
-        empty: "not an image of a known format",
-        cut: "truncated",
-        tmp_path / "none.jpg": "No such file",
-        tmp_path: "Is a directory",
+        text: "not an image of a known format; give a JPEG or PNG",
+        empty: "the file is empty; replace it with an intact copy",
+        cut: "truncated .*; replace it with an intact copy",
+        torn: "its content is damaged .*; replace it with an intact copy",
+        floats: "unknown range; save it with 8 or 16 bits",
+        tmp_path / "none.jpg": "No such file or directory; check the path",
+        text / "none.jpg": "Not a directory; check the path",
+        tmp_path / ("a" * 300): "name too long; check the path and the disk",
+        locked: "Permission denied; check its permissions",
+        tmp_path: "Is a directory; give an image file",
     }
-    for path, reason in cases.items():
-        with pytest.raises(UnreadableImageError, match=reason) as caught:
+    for path, message in cases.items():
+        with pytest.raises(UnreadableImageError, match=message) as caught:
             read_view(path, resize=16, crop=12)
         assert str(path) not in caught.value.reason
+        assert str(caught.value) == f"cannot read {path}: {message_of(caught.value)}"
+
+
+def message_of(error):
+    return f"{error.reason}; {error.advice}"
+
+
+def deny_reading(file, monkeypatch):
+    """Let opening this file fail as if it belonged to somebody else, even for root."""
+    allowed = Path.open
+
+    def opened(path, *arguments, **options):
+        if path == file:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return allowed(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", opened)
+
+
+def test_a_jpeg_of_a_phone_with_many_pixels_is_read_at_a_smaller_size(tmp_path, monkeypatch):
+    path = save(noise((1600, 1200)), tmp_path / "large.jpg")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 500_000)  # Pillow itself would refuse it
+    limits = {"max_pixels": 400_000, "max_jpeg_pixels": 2_000_000}
+    assert decode_rgb(path, at_least=256, **limits).size == (400, 300)
+    with pytest.raises(UnreadableImageError, match="1600 × 1200 pixels are more than 400,000"):
+        decode_rgb(path, at_least=900, **limits)  # needs its full size
+    with pytest.raises(UnreadableImageError, match="1600 × 1200 pixels are more than 1,900,000"):
+        decode_rgb(path, at_least=256, max_pixels=400_000, max_jpeg_pixels=1_900_000)
+    progressive = save(noise((1600, 1200)), tmp_path / "progressive.jpg", progressive=True)
+    with pytest.raises(UnreadableImageError, match="are more than 400,000; save a smaller copy"):
+        decode_rgb(progressive, at_least=256, **limits)
+
+
+HEIC_START = b"\0\0\0\x1cftypheic\0\0\0\0mif1heicmiaf"
+
+FAKE_PILLOW_HEIF = """
+import io
+from PIL import Image
+
+def register_heif_opener():
+    Image.register_open("HEIF", opened, lambda start: start[4:12] == b"ftypheic")
+
+def opened(file, name=None):
+    with file:
+        file.seek(28)
+        return Image.open(io.BytesIO(file.read()))
+"""
+
+
+@pytest.fixture
+def heic(tmp_path):
+    """Return a file that begins as a HEIC does; in it is a PNG, which the fake opener reads."""
+    content = io.BytesIO()
+    Image.new("RGB", SIZE, RED).save(content, format="PNG")
+    path = tmp_path / "IMG_0001.HEIC"
+    path.write_bytes(HEIC_START + content.getvalue())
+    return path
+
+
+def test_heic_is_read_where_pillow_heif_is_installed(heic, tmp_path, monkeypatch):
+    monkeypatch.setattr(Image, "OPEN", dict(Image.OPEN))
+    monkeypatch.setattr(Image, "ID", list(Image.ID))
+    (tmp_path / "installed").mkdir()
+    (tmp_path / "installed" / "pillow_heif.py").write_text(FAKE_PILLOW_HEIF)
+    monkeypatch.syspath_prepend(tmp_path / "installed")
+    monkeypatch.delitem(sys.modules, "pillow_heif", raising=False)
+    colour_of(save(Image.new("RGB", SIZE, RED), tmp_path / "other.png"))
+    assert "pillow_heif" not in sys.modules  # imported only for a HEIC
+    assert colour_of(heic).tolist() == list(RED)
+    misnamed = heic.rename(tmp_path / "IMG_0001.jpg")  # as some phones and messengers name it
+    assert colour_of(misnamed).tolist() == list(RED)
+    del sys.modules["pillow_heif"]
+
+
+def test_heic_without_pillow_heif_says_what_to_install(heic, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    monkeypatch.setattr(Image, "OPEN", {k: v for k, v in Image.OPEN.items() if k != "HEIF"})
+    with pytest.raises(UnreadableImageError, match=r"a HEIC image; install orbithash\[heif\]"):
+        colour_of(heic)
+
+
+def test_a_real_heic_is_read(tmp_path):
+    pillow_heif = pytest.importorskip("pillow_heif")
+    path = tmp_path / "a.heic"
+    pillow_heif.from_pillow(Image.new("RGB", (64, 64), RED)).save(path)
+    np.testing.assert_allclose(colour_of(path), RED, atol=4)
 
 
 def as_stored(upright: Image.Image, orientation: int) -> Image.Image:

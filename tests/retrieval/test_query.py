@@ -1,6 +1,7 @@
 """One query, one meaning: the command, `SearchIndex.query` and `find` return the same hits."""
 
 import json
+import re
 from dataclasses import asdict
 
 import numpy as np
@@ -11,8 +12,8 @@ from coloured_images import coloured
 from indexed_runs import image_run
 from orbithash.cli import run
 from orbithash.errors import InputError
-from orbithash.index import Where
-from orbithash.retrieval import Query, find
+from orbithash.index import Metadata, Where, create_index
+from orbithash.retrieval import Query, check_labels, find
 
 N_BITS = 24
 LABEL = Where(labels=("1",))
@@ -139,3 +140,20 @@ def test_an_id_that_is_not_stored_and_a_code_of_another_length_are_rejected(inde
         index.query(id=99)
     with pytest.raises(InputError, match="bytes"):
         index.query(code=np.zeros(4, np.uint8))
+
+
+def test_labels_that_no_item_has_are_rejected_with_those_that_may_be_meant(tmp_path):
+    names = ["House Wren", "Rock Wren", "Robin", "Crow", "Gull", "Jay", "Tern"]
+    with create_index(tmp_path / "birds.orbit", 16) as index:
+        index.add(codes=np.zeros((7, 2), np.uint8), metadata=[Metadata("", (n,)) for n in names])
+        check_labels(index, ["Robin", "Crow"])
+        for label, message in {
+            "wren": "no item has the label 'wren'; did you mean House Wren or Rock Wren?",
+            "robbin": "did you mean Robin?",
+            "owl": "the labels are Crow, Gull, House Wren, Jay, Robin and 2 more",
+        }.items():
+            with pytest.raises(InputError, match=re.escape(message)):
+                check_labels(index, ["Robin", label])
+        index.remove([2])
+        with pytest.raises(InputError, match="no item has the label 'Robin'"):
+            check_labels(index, ["Robin"])

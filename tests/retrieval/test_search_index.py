@@ -10,7 +10,7 @@ from feature_files import clouds, write_clouds
 from image_files import noise, save
 from indexed_runs import feature_run, image_run
 from orbithash.cli import run
-from orbithash.errors import InputError
+from orbithash.errors import InputError, UnreadableImageError
 from orbithash.index import Metadata, Where
 
 
@@ -138,6 +138,21 @@ def test_features_are_indexed_and_queried_by_vectors(tmp_path):
             index.query(vectors[:2])
         several = [list(result.hits) for _, result in index.query_many(vectors[:3])]
         assert several == [index.query(vector) for vector in vectors[:3]]
+
+
+def test_an_unreadable_image_among_several_queries_is_an_error_or_left_out(
+    photos, encoder, tmp_path
+):
+    good, missing = photos / "0" / "1.png", tmp_path / "none.jpg"
+    with orbithash.open_index(tmp_path / "x.orbit", encoder=encoder) as index:
+        index.add_images(photos)
+        with pytest.raises(UnreadableImageError, match="No such file or directory; check the path"):
+            index.query_many([good, missing])
+        unreadable = []
+        ((name, result),) = index.query_many([missing, good], on_unreadable=unreadable.append)
+        assert (name, list(result.hits)) == (str(good), index.query(good))
+        assert [error.path for error in unreadable] == [missing]
+        assert index.query_many([missing], on_unreadable=unreadable.append) == []
 
 
 def test_own_codes_are_stored_under_new_ids(encoder, tmp_path):

@@ -1,7 +1,7 @@
 """The `orbithash` command: one file per subcommand, each a thin call into the library.
 
 Exit codes: 0 done, 2 wrong usage or input (one line on stderr), 1 anything else, such as a full
-disk or an unavailable server.
+disk, an unavailable server, or a search in which some of the given images cannot be read.
 """
 
 import sys

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageOps
 
-from orbithash.data.transforms import to_rgb
+from orbithash.data.transforms import read_rgb
+from orbithash.errors import UnreadableImageError
 from orbithash.files import whole_file
 from orbithash.retrieval import Hit
 
@@ -55,8 +56,6 @@ def draw_cell(sheet: Image.Image, left: int, top: int, path: str, caption: str) 
 
 def thumbnail(path: str) -> Image.Image:
     try:
-        with Image.open(path) as image:
-            whole = to_rgb(ImageOps.exif_transpose(image))
-        return ImageOps.pad(whole, (SIDE, SIDE), color=PAPER)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        return ImageOps.pad(read_rgb(path, at_least=SIDE), (SIDE, SIDE), color=PAPER)
+    except UnreadableImageError:
         return Image.new("RGB", (SIDE, SIDE), MISSING)

@@ -1,6 +1,7 @@
 """`orbithash search`: the nearest images of an index."""
 
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,11 +12,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from orbithash.errors import InputError
+from orbithash.errors import InputError, UnreadableImageError
 from orbithash.files import check_new_file
 
 if TYPE_CHECKING:
-    from orbithash.retrieval import Hit
+    from orbithash.index import Where
+    from orbithash.retrieval import Hit, Result, SearchIndex
 
 
 def search_command(
@@ -24,7 +26,10 @@ def search_command(
     ],
     images: Annotated[
         list[str] | None,
-        typer.Argument(metavar="IMAGE…", help="Images to search for (features: .npz)."),
+        typer.Argument(
+            metavar="IMAGE…",
+            help="Images to search for: files, folders, patterns such as '*.jpg' (features: .npz).",
+        ),
     ] = None,
     k: Annotated[
         int | None,
@@ -52,27 +57,50 @@ def search_command(
 ) -> None:
     """Find the images of an index that are nearest to the given ones.
 
-    Prints rank, Hamming distance, id, path and labels of each.
+    Prints rank, Hamming distance, id, path and labels of each. If some of the given images cannot
+    be read, the others are searched, and the exit code is 1.
     """
     if not images and not like:
         raise InputError("give an image to search for, or --like ID")
     if picture is not None:
         check_new_file(picture, suffix=".png", force=force)
     from orbithash import open_index  # --help must not wait for torch
+    from orbithash.data.folder import images_named
     from orbithash.index import Where
+    from orbithash.retrieval import check_labels
 
     console = Console()
+    unreadable: list[UnreadableImageError] = []
     with open_index(index, engine=engine) as opened:
+        check_labels(opened.index, label or ())
         where = Where(labels=tuple(label)) if label else None
-        found = opened.query_many(images or (), ids=like or (), k=k, radius=radius, where=where)
+        found = opened.query_many(
+            images_named(images or ()),
+            ids=like or (),
+            k=k,
+            radius=radius,
+            where=where,
+            on_unreadable=unreadable.append,
+        )
+        reasons = [
+            "" if result.hits or as_json else nothing_found(opened, result, radius, where)
+            for _, result in found
+        ]
         stats = opened.stats() if engine != "exact" else None
+    for error in unreadable if found else unreadable[:-1]:
+        print(f"orbithash: {error}", file=sys.stderr)
+    if unreadable and not found:
+        raise unreadable[-1]
     results = [(name, result.hits) for name, result in found]
     if as_json:
         values = [{"query": name, "hits": [asdict(hit) for hit in hits]} for name, hits in results]
         print(json.dumps(values, indent=2, ensure_ascii=False))
     else:
-        for name, hits in results:
-            console.print(as_table(name, hits))
+        for (name, hits), reason in zip(results, reasons, strict=True):
+            if hits:
+                console.print(as_table(name, hits))
+            else:
+                print(f"{name}: {reason}")
     # Measured when an approximate engine has built its structure; a filter needs none.
     if stats is not None and stats.recall is not None:
         Console(stderr=True).print(
@@ -86,6 +114,21 @@ def search_command(
         if not as_json:
             console.print("Contact sheet:", style="bold")
             print(f"  {picture}")
+    if unreadable:
+        raise typer.Exit(1)
+
+
+def nothing_found(
+    index: "SearchIndex", result: "Result", radius: int | None, where: "Where | None"
+) -> str:
+    """Say why a query has no results: how far away the nearest item is."""
+    from orbithash.retrieval import Query, find
+
+    item = None if result.item is None else result.item.id
+    (nearest,) = find(index.index, [Query(result.code, item, k=1, where=where)])
+    if not nearest.hits:
+        return "nothing found; the index has no other items" + (" with this label" if where else "")
+    return f"nothing within {radius} bits; the nearest is {nearest.hits[0].distance} bits away"
 
 
 def as_table(query: str, hits: "tuple[Hit, ...]") -> Table:

@@ -1,12 +1,15 @@
 """Reading images: decoding, resizing and cropping to a network's input."""
 
 import io
+import re
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Shaped, UInt8
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
+from PIL.JpegImagePlugin import JpegImageFile, jpeg_factory
 
 from orbithash.errors import InputError, UnreadableImageError
 
@@ -17,7 +20,14 @@ INTERPOLATIONS = {
     "lanczos": Image.Resampling.LANCZOS,
 }
 
-MAX_PIXELS = 80_000_000  # about 240 MB when decoded; a small file can claim far more
+MAX_PIXELS = 80_000_000  # about 320 MB when decoded; a small file can claim far more
+# Phones take photographs of 108 and 200 million pixels. They are decoded row by row at a smaller
+# size; a progressive JPEG is in memory as a whole first.
+MAX_JPEG_PIXELS = 200_000_000
+JPEG_START = b"\xff\xd8\xff"
+HEIF = "HEIF"  # Pillow's name of the format
+HEIF_ADVICE = "install orbithash[heif] to read it"
+HEIF_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"}
 
 
 def read_view(
@@ -78,10 +88,7 @@ def read_rgb(image: Any, *, at_least: int) -> Image.Image:
     Arrays are grey, RGB or RGBA, with the channels last. Files are decoded by `decode_rgb`.
     """
     if isinstance(image, str | Path):
-        try:
-            return decode_rgb(Path(image), at_least=at_least)
-        except InputError as error:
-            raise UnreadableImageError(Path(image), str(error)) from error
+        return decode_rgb(Path(image), at_least=at_least)
     if isinstance(image, np.ndarray):
         image = image_from_array(image)
     if not isinstance(image, Image.Image):
@@ -107,27 +114,61 @@ def decode_rgb(
     *,
     at_least: int,
     max_pixels: int = MAX_PIXELS,
+    max_jpeg_pixels: int = MAX_JPEG_PIXELS,
     formats: tuple[str, ...] | None = None,
 ) -> Image.Image:
     """Decode an image to RGB, rotated by its EXIF orientation, on a white background.
 
     JPEGs may be scaled down by 2, 4 or 8, which saves most of the decoding time, but never below
-    `at_least` pixels per side. `formats` are Pillow's names of the accepted formats, all by
-    default. Any failure raises `InputError` with the reason only, without the path.
+    `at_least` pixels per side. An image of more than `max_pixels` is refused, unless it is a
+    baseline JPEG of at most `max_jpeg_pixels` that can be scaled down to `max_pixels`. `formats`
+    are Pillow's names of the accepted formats, all by default.
     """
     try:
-        with Image.open(file, formats=formats) as image:
-            if image.width * image.height > max_pixels:
-                raise InputError(
-                    f"{image.width} × {image.height} pixels are more than {max_pixels:,}"
-                )
+        with open_image(file, formats=formats) as image:
+            whole = image.size
+            streamed = isinstance(image, JpegImageFile) and "progressive" not in image.info
+            check_pixels(whole, whole, limit=max_jpeg_pixels if streamed else max_pixels)
             image.draft(None, (at_least, at_least))
+            check_pixels(image.size, whole, limit=max_pixels)
             image.load()
             return to_rgb(upright(image))
-    except InputError:
-        raise
     except Exception as error:  # decoders raise all kinds of errors on damaged files
-        raise InputError(describe(error)) from error
+        path = file if isinstance(file, Path) else Path("image")
+        raise UnreadableImageError(path, *diagnosis(error)) from error
+
+
+def open_image(file: Path | io.BytesIO, *, formats: tuple[str, ...] | None = None) -> Image.Image:
+    """Open an image as `Image.open` does; also JPEGs of any size, and HEIC if it is installed."""
+    with file.open("rb") if isinstance(file, Path) else nullcontext(file) as opened:
+        start = opened.read(12)
+        opened.seek(0)
+    if not start:
+        raise InputError("the file is empty; replace it with an intact copy")
+    if start.startswith(JPEG_START) and (formats is None or "JPEG" in formats):
+        return jpeg_factory(file)  # type: ignore[arg-type]  # paths are accepted
+    if start[4:8] == b"ftyp" and start[8:] in HEIF_BRANDS and (formats is None or HEIF in formats):
+        register_heif()
+    return Image.open(file, formats=formats)
+
+
+def register_heif() -> None:
+    """Make Pillow read HEIC; this is called when the first such file is opened."""
+    if HEIF in Image.OPEN:
+        return
+    try:
+        from pillow_heif import register_heif_opener
+    except ImportError:
+        raise InputError(f"a HEIC image; {HEIF_ADVICE}") from None
+    register_heif_opener()
+
+
+def check_pixels(size: tuple[int, int], whole: tuple[int, int], *, limit: int) -> None:
+    """Raise if an image of this size, decoded from a whole one, has too many pixels."""
+    if size[0] * size[1] > limit:
+        raise InputError(
+            f"{whole[0]} × {whole[1]} pixels are more than {limit:,}; save a smaller copy"
+        )
 
 
 def upright(image: Image.Image) -> Image.Image:
@@ -142,7 +183,9 @@ def upright(image: Image.Image) -> Image.Image:
 def to_rgb(image: Image.Image) -> Image.Image:
     """Convert an image of any mode to RGB: 16 bits are scaled to 8, transparency becomes white."""
     if image.mode == "F":
-        raise ValueError("its pixels are floating-point numbers with an unknown range")
+        raise InputError(
+            "its pixels are floating-point numbers with an unknown range; save it with 8 or 16 bits"
+        )
     if image.mode.startswith("I"):
         # 16-bit grey: Pillow would clip it at 255 instead of scaling it.
         grey = np.asarray(image).clip(0, 65535) // 256
@@ -154,10 +197,30 @@ def to_rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
-def describe(error: Exception) -> str:
-    """Describe why an image cannot be read, in one line and without its path."""
-    if isinstance(error, UnidentifiedImageError):
-        return "not an image of a known format"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return " ".join(str(error).split()) or type(error).__name__
+FILE_ADVICE: dict[type[OSError], str] = {
+    FileNotFoundError: "check the path",
+    NotADirectoryError: "check the path",
+    PermissionError: "check its permissions",
+    IsADirectoryError: "give an image file",
+}
+
+
+def diagnosis(error: Exception) -> tuple[str, str]:
+    """Return why an image cannot be read, in one line without its path, and what to do."""
+    match error:
+        case InputError():
+            reason, _, advice = str(error).partition("; ")
+            return reason, advice
+        case UnidentifiedImageError():
+            return "not an image of a known format", "give a JPEG or PNG"
+        case Image.DecompressionBombError():
+            count = int(re.findall(r"\d+", str(error))[0])  # "Image size (108000000 pixels) …"
+            return f"{count:,} pixels are more than {MAX_PIXELS:,}", "save a smaller copy"
+        case MemoryError():
+            return "not enough memory", "save a smaller copy"
+        case OSError() if error.strerror:
+            return error.strerror, FILE_ADVICE.get(type(error), "check the path and the disk")
+    text = " ".join(str(error).split()) or type(error).__name__
+    # Pillow's decoders say what is wrong in an OSError; other errors are accidents in them.
+    reason = text if isinstance(error, OSError) else f"its content is damaged ({text})"
+    return reason, "replace it with an intact copy"

@@ -1,6 +1,6 @@
 """Encoders: images or features in, codes out."""
 
-from orbithash.encoders.encoder import Data, Encoded, Encoder, Progress, no_progress
+from orbithash.encoders.encoder import Data, Encoded, Encoder, OnUnreadable, Progress, no_progress
 from orbithash.encoders.encoding import encode_source
 from orbithash.encoders.feature_encoder import FeatureEncoder
 from orbithash.encoders.image_encoder import ImageEncoder, join_backbone
@@ -14,6 +14,7 @@ __all__ = [
     "Epoch",
     "FeatureEncoder",
     "ImageEncoder",
+    "OnUnreadable",
     "Progress",
     "RunRecord",
     "Training",

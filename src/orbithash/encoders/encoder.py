@@ -11,10 +11,11 @@ from jaxtyping import Float, Int64, UInt8
 from orbithash.codes import binarize, pack
 from orbithash.data import ImageSource, LabelledFeatures, Vectors
 from orbithash.encoders.runs.record import Training
-from orbithash.errors import InputError
+from orbithash.errors import InputError, UnreadableImageError
 
 Data = ImageSource | LabelledFeatures | Vectors
 Progress = Callable[[int, int], None]  # items done, and items in all
+OnUnreadable = Callable[[UnreadableImageError], None]
 
 
 def no_progress(done: int, total: int) -> None:
@@ -79,8 +80,14 @@ class Encoder(Protocol):
     ) -> Iterator[Encoded]:
         """Embed each batch of rows of a source, one after the other."""
 
-    def embed_queries(self, items: Sequence[Any]) -> tuple[list[str], Float[np.ndarray, "n bits"]]:
-        """Return a name and an embedding for each query as a user gives it."""
+    def embed_queries(
+        self, items: Sequence[Any], on_unreadable: OnUnreadable | None = None
+    ) -> tuple[list[str], Float[np.ndarray, "n bits"]]:
+        """Return a name and an embedding for each query as a user gives it.
+
+        An image that cannot be read raises an error; with `on_unreadable`, that is called with the
+        error instead, and the image is left out.
+        """
 
     def to(self, device: str) -> "Encoder":
         """Move the network to a device, such as "cuda"."""

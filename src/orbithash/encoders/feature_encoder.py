@@ -11,7 +11,14 @@ from torch import nn
 
 from orbithash.codes import binarize, pack
 from orbithash.data import LabelledFeatures, Vectors, read_vectors
-from orbithash.encoders.encoder import Data, Encoded, Progress, check_encodes, no_progress
+from orbithash.encoders.encoder import (
+    Data,
+    Encoded,
+    OnUnreadable,
+    Progress,
+    check_encodes,
+    no_progress,
+)
 from orbithash.encoders.hasher_network import hasher_network
 from orbithash.encoders.runs.estimators import take_apart
 from orbithash.encoders.runs.record import Epoch, Training
@@ -83,8 +90,10 @@ class FeatureEncoder:
             done += len(rows)
             progress(done, total)
 
-    def embed_queries(self, items: Sequence[Any]) -> tuple[list[str], Float[np.ndarray, "n bits"]]:
-        """Embed vectors, and the rows of features files."""
+    def embed_queries(
+        self, items: Sequence[Any], on_unreadable: OnUnreadable | None = None
+    ) -> tuple[list[str], Float[np.ndarray, "n bits"]]:
+        """Embed vectors, and the rows of features files; no images are read."""
         names: list[str] = []
         parts = [np.empty((0, self.n_bits), np.float32)]
         for item in items:

@@ -15,13 +15,21 @@ from torch import nn
 from orbithash.codes import binarize, pack
 from orbithash.data import ImageSource
 from orbithash.data.transforms import read_view
-from orbithash.encoders.encoder import Data, Encoded, Encoder, Progress, check_encodes, no_progress
+from orbithash.encoders.encoder import (
+    Data,
+    Encoded,
+    Encoder,
+    OnUnreadable,
+    Progress,
+    check_encodes,
+    no_progress,
+)
 from orbithash.encoders.feature_encoder import FeatureEncoder
 from orbithash.encoders.image_reading import read_through_network
 from orbithash.encoders.runs.fingerprints import check_features_by
 from orbithash.encoders.runs.record import Epoch, Training
 from orbithash.encoders.runtime import Runtime, choose_runtime, run_by, to_onnx
-from orbithash.errors import InputError
+from orbithash.errors import InputError, UnreadableImageError
 from orbithash.hashers import Hasher
 from orbithash.networks import (
     FeatureHead,
@@ -78,13 +86,28 @@ class ImageEncoder:
         one_array = hasattr(images, "ndim") and images.ndim < 4
         if one_array or isinstance(images, str | Path | Image.Image):
             raise InputError(f"got one {type(images).__name__}; give a list of images")
-        images = list(images)
+        return self._embed_readable(list(images), None)[1]
+
+    def _embed_readable(
+        self, images: Sequence[Any], on_unreadable: OnUnreadable | None
+    ) -> tuple[list[int], Float[np.ndarray, "readable bits"]]:
+        """Return the positions of the images that can be read, and their embeddings."""
+        readable: list[int] = []
         parts = [np.empty((0, self.n_bits), np.float32)]
         with self.running("torch") as run:
             for start in range(0, len(images), BATCH):
-                views = [read_view(image, **asdict(self.view)) for image in images[start:][:BATCH]]
-                parts.append(run(np.stack(views)))
-        return np.concatenate(parts)
+                views = []
+                for position in range(start, min(start + BATCH, len(images))):
+                    try:
+                        views.append(read_view(images[position], **asdict(self.view)))
+                        readable.append(position)
+                    except UnreadableImageError as error:
+                        if on_unreadable is None:
+                            raise
+                        on_unreadable(error)
+                if views:
+                    parts.append(run(np.stack(views)))
+        return readable, np.concatenate(parts)
 
     def encode(self, images: Sequence[Any]) -> UInt8[np.ndarray, "n bytes"]:
         """Return the packed codes of images: paths, PIL images, or uint8 (height, width, 3).
@@ -149,10 +172,14 @@ class ImageEncoder:
             rows[mask], np.concatenate(parts), dict(zip(unreadable, reasons, strict=True))
         )
 
-    def embed_queries(self, items: Sequence[Any]) -> tuple[list[str], Float[np.ndarray, "n bits"]]:
+    def embed_queries(
+        self, items: Sequence[Any], on_unreadable: OnUnreadable | None = None
+    ) -> tuple[list[str], Float[np.ndarray, "n bits"]]:
         """Embed images, each named by its path."""
-        names = [str(item) if isinstance(item, str | Path) else "image" for item in items]
-        return names, self.embed(items)
+        readable, embeddings = self._embed_readable(items, on_unreadable)
+        given = [items[position] for position in readable]
+        names = [str(item) if isinstance(item, str | Path) else "image" for item in given]
+        return names, embeddings
 
     def to(self, device: str) -> "ImageEncoder":
         """Move the backbone to a device, such as "cuda"; the head is small and stays on the CPU."""

@@ -51,6 +51,7 @@ def index_source(
     rows = [row for row, item in enumerate(items) if is_new_or_changed(item, known)]
     count, stored, new, changed = len(index), known, 0, 0
     unreadable: dict[str, str] = {}
+    index.remove([])  # raises now, and not after minutes of encoding, if the index is read-only
     batches = [np.array(rows[i : i + BATCH], dtype=np.int64) for i in range(0, len(rows), BATCH)]
     for encoded in encoder.embed_batches(data, batches, progress):
         if len(index) != count + new:  # another process adds, perhaps from the same source

@@ -1,17 +1,20 @@
 """One query for command, server and Python: codes or stored items in, items with metadata out."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 import numpy as np
 from jaxtyping import UInt8
 
+from orbithash.codes import code_bytes
 from orbithash.errors import InputError, UnknownIdError
 from orbithash.index import Ball, Index, Metadata, Where
 from orbithash.index.checks import as_ids, check_radius
 
 DEFAULT_K = 10
+SHOWN_LABELS = 5  # in a message about an unknown one
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +110,38 @@ def check_query(query: Query) -> None:
             raise InputError(f"got {name}={value!r}; give a whole number from {least} on")
     if query.where is not None and not isinstance(query.where, Where):
         raise InputError(f"got where={query.where!r}; give Where(labels=('wren',)) or the like")
+
+
+def check_labels(index: Index, labels: Iterable[str]) -> None:
+    """Raise for a label that no item has; the message names similar ones."""
+    any_code = np.zeros((1, code_bytes(index.n_bits)), dtype=np.uint8)
+    for label in labels:
+        # Counting all labels takes long in a large index.
+        nearest = index.search(any_code, 1, Where(labels=(label,)))
+        if not (nearest.distances >= 0).any():
+            hint = label_hint(label, list(index.label_counts()))
+            raise InputError(f"no item has the label {label!r}; {hint}")
+
+
+def label_hint(label: str, known: Sequence[str]) -> str:
+    """Return which label may be meant.
+
+    >>> label_hint("House wren", ["195.Carolina_Wren", "196.House_Wren", "200.Yellowthroat"])
+    'did you mean 196.House_Wren?'
+    >>> label_hint("wren", ["robin", "gull", "crow"])
+    'the labels are robin, gull, crow'
+    """
+    if not known:
+        return "the items of this index have no labels"
+    by_lower_case = {name.casefold(): name for name in known}
+    close = [name for name in by_lower_case if label.casefold() in name]
+    close = close or get_close_matches(label.casefold(), by_lower_case, SHOWN_LABELS)
+    if close:
+        names = [by_lower_case[name] for name in close[:SHOWN_LABELS]]
+        return f"did you mean {' or '.join(names)}?"
+    rest = len(known) - SHOWN_LABELS
+    more = f" and {rest} more" if rest > 0 else ""
+    return f"the labels are {', '.join(known[:SHOWN_LABELS])}{more}"
 
 
 def result_of(

@@ -10,7 +10,7 @@ from jaxtyping import Int64, UInt8
 
 from orbithash.codes import as_codes, binarize, pack
 from orbithash.data import open_unlabelled
-from orbithash.encoders import Encoder, Progress
+from orbithash.encoders import Encoder, OnUnreadable, Progress
 from orbithash.encoders.progress import reporting
 from orbithash.encoders.runs.model_file import encoder_from_bytes, encoder_to_bytes
 from orbithash.errors import InputError
@@ -144,12 +144,17 @@ class SearchIndex:
         k: int | None = None,
         radius: int | None = None,
         where: Where | None = None,
+        on_unreadable: OnUnreadable | None = None,
     ) -> list[tuple[str, Result]]:
-        """Return the name and the result of each item, then of each id; see `query`."""
+        """Return the name and the result of each item, then of each id; see `query`.
+
+        An image that cannot be read raises `UnreadableImageError`. With `on_unreadable`, such as
+        the `append` of a list, that is called with the error, and the others are searched.
+        """
         names: list[str] = []
         queries = [Query(id=identifier, k=k, radius=radius, where=where) for identifier in ids]
         if items := list(items):
-            names, embeddings = self.encoder.embed_queries(items)
+            names, embeddings = self.encoder.embed_queries(items, on_unreadable)
             codes = pack(binarize(embeddings))
             queries = [Query(code, None, k, radius, where) for code in codes] + queries
         results = find(self.index, queries)

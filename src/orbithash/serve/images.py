@@ -9,15 +9,16 @@ from pathlib import Path
 
 from PIL import Image
 
-from orbithash.data.transforms import decode_rgb
-from orbithash.errors import InputError, StorageError
+from orbithash.data.transforms import HEIF, decode_rgb, open_image
+from orbithash.errors import InputError, StorageError, UnreadableImageError
 from orbithash.files import whole_file
 from orbithash.index import Metadata
 from orbithash.serve.error_responses import NotFoundError, UnprocessableError
 
 # Only formats that Pillow decodes itself: others start external programs or are rarely tested.
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
-MEDIA_TYPES = {name: f"image/{name.lower()}" for name in FORMATS} | {"MPO": "image/jpeg"}
+STORED_FORMATS = (*FORMATS, HEIF)  # of files that the owner of the index has indexed
+MEDIA_TYPES = {name: f"image/{name.lower()}" for name in STORED_FORMATS} | {"MPO": "image/jpeg"}
 SUFFIXES = {"JPEG": ".jpg", "MPO": ".jpg", "TIFF": ".tif"}
 THUMBNAIL_PIXELS = 320  # of the longer side
 # Twice the usual number in a progressive JPEG; the decoder passes over the image once per scan.
@@ -36,10 +37,16 @@ def decode_upload(content: bytes, *, at_least: int, max_pixels: int) -> Image.Im
         )
     try:
         return decode_rgb(
-            io.BytesIO(content), at_least=at_least, max_pixels=max_pixels, formats=FORMATS
+            io.BytesIO(content),
+            at_least=at_least,
+            max_pixels=max_pixels,
+            max_jpeg_pixels=max_pixels,
+            formats=FORMATS,
         )
-    except InputError as error:
-        raise UnprocessableError(f"the image cannot be read: {error}") from None
+    except UnreadableImageError as error:
+        raise UnprocessableError(
+            f"the image cannot be read: {error.reason}; {error.advice}"
+        ) from None
 
 
 def declared_pixels(content: bytes) -> int:
@@ -111,7 +118,7 @@ def display_name(metadata: Metadata) -> str:
 def image_media_type(file: Path) -> str:
     """Return the media type by content; any file that is not an image is a `NotFoundError`."""
     try:
-        with Image.open(file, formats=FORMATS) as image:
+        with open_image(file, formats=STORED_FORMATS) as image:
             return MEDIA_TYPES[image.format or ""]
     except Exception:  # decoders raise anything, and the file may be gone
         raise NotFoundError("this item has no readable image") from None
@@ -147,7 +154,7 @@ class ThumbnailCache:
 
 def make_thumbnail(file: Path) -> bytes:
     try:
-        image = decode_rgb(file, at_least=THUMBNAIL_PIXELS, formats=FORMATS)
+        image = decode_rgb(file, at_least=THUMBNAIL_PIXELS, formats=STORED_FORMATS)
     except InputError:
         raise NotFoundError("this item has no readable image") from None
     image.thumbnail((THUMBNAIL_PIXELS, THUMBNAIL_PIXELS))

@@ -105,12 +105,15 @@ def test_a_damaged_record_is_said_to_be_one(encoder, tmp_path):
         load_run(tmp_path / "run")
 
 
-def test_an_unfinished_run_says_how_to_continue_it(tmp_path):
-    (tmp_path / "run.partial").mkdir()
-    with pytest.raises(
-        InputError, match=r"not finished: .* repeat its train command with --resume"
-    ):
-        load_run(tmp_path / "run")
+@pytest.mark.parametrize("name", ["v1.2", "v1.2.partial"])
+def test_an_unfinished_run_says_how_to_continue_it(tmp_path, name):
+    (tmp_path / "v1.2.partial").mkdir()
+    with pytest.raises(InputError) as caught:
+        orbithash.load(tmp_path / name)
+    assert str(caught.value) == (
+        f"{tmp_path / 'v1.2'} is unfinished: {tmp_path / 'v1.2.partial'} exists; continue with the "
+        "same train command and --resume, or keep the best epoch so far with --finish"
+    )
 
 
 def test_a_folder_that_is_not_there_is_said_so(tmp_path):

@@ -12,6 +12,7 @@ import pytest
 
 from orbithash.errors import CodeLengthError, DamagedIndexError, InputError, StorageError
 from orbithash.index import Metadata, Where, create_index, open_index
+from orbithash.index.store import database
 from orbithash.index.store import stored_index as creation
 from orbithash.index.store.database import FILE
 from orbithash.index.store.stored_index import StoredIndex
@@ -438,3 +439,64 @@ def test_labels_are_counted_also_after_removal(tmp_path):
         assert index.label_counts() == {"a": 1, "b": 2}
         index.remove(np.array([0]))
         assert index.label_counts() == {"b": 1}
+
+
+@pytest.fixture
+def read_only(folder):
+    """An index in which SQLite cannot create its files, as in a read-only folder, even for root."""
+    (folder / f"{FILE}-shm").mkdir()
+    return folder
+
+
+def test_an_index_in_a_read_only_folder_is_searched_as_usual(original, read_only):
+    assert content(read_only) == content(original)
+    for read in FROM_METADATA.values():
+        with open_index(read_only) as index, open_index(original) as expected:
+            assert read(index) == read(expected)
+
+
+def test_an_index_in_a_read_only_folder_cannot_be_changed(read_only):
+    with open_index(read_only) as index:
+        for change in (
+            lambda: index.add(*items([1000])),
+            lambda: index.update(*items([1])),
+            lambda: index.remove([1]),
+        ):
+            with pytest.raises(StorageError, match="is read-only and can only be searched"):
+                change()
+        assert len(index) == 900
+
+
+def test_nothing_is_written_to_a_file_without_permission(folder, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: path != folder / FILE)
+    with open_index(folder) as index:
+        for change in (lambda: index.add(*items([1000])), lambda: index.remove([])):
+            with pytest.raises(StorageError, match="check its permissions, or copy it"):
+                change()
+        assert len(index) == 900
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY])
+def test_items_that_only_the_log_of_a_stopped_process_holds_are_not_ignored(
+    folder, monkeypatch, code
+):
+    connect = database.checked_connection
+
+    def refuse_to_write(folder, uri):
+        if "immutable" in uri:
+            return connect(folder, uri)
+        error = sqlite3.OperationalError("unable to open database file")
+        error.sqlite_errorcode = code
+        raise error
+
+    monkeypatch.setattr(database, "checked_connection", refuse_to_write)
+    log = folder / f"{FILE}-wal"
+    for text in (None, ""):  # no log, and an empty one
+        if text is not None:
+            log.write_text(text)
+        with open_index(folder) as index:
+            assert len(index) == 900
+    log.write_text("a transaction")
+    with pytest.raises(InputError, match=r"items are still in index\.sqlite-wal"):
+        open_index(folder)
+    assert log.read_text() == "a transaction"

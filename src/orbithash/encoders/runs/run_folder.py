@@ -83,12 +83,14 @@ def read_record(folder: Path) -> RunRecord:
 
 
 def check_is_run(folder: Path) -> None:
-    if folder.is_dir():
+    unfinished = folder.suffix == ".partial" and not (folder / MODEL).exists()
+    run = folder.with_suffix("") if unfinished else folder
+    if run.is_dir():
         return
-    if partial_folder(folder).is_dir():
+    if partial_folder(run).is_dir():
         raise InputError(
-            f"the run {folder} is not finished: it is in {partial_folder(folder)}; repeat its "
-            "train command with --resume, or with --finish to keep the best epoch so far"
+            f"{run} is unfinished: {partial_folder(run)} exists; continue with the same train "
+            "command and --resume, or keep the best epoch so far with --finish"
         )
     raise InputError(f"there is no run {folder}; give a folder that train wrote")
 

@@ -12,6 +12,7 @@ write-ahead mode readers continue while one process writes. Loading ten million 
 costs half a second of CPU time, a quarter more than from a plain file.
 """
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -63,33 +64,53 @@ def create_database(folder: Path) -> None:
 
 
 def connect(folder: Path) -> sqlite3.Connection:
-    """Connect to the database of an index; raise if it cannot be used."""
+    """Connect to the database of an index; raise if it cannot be used.
+
+    Where the folder is read-only, SQLite cannot create the files of its write-ahead mode. The
+    database is then read as it is, without looking for changes by other processes.
+    """
     file = folder / FILE
     if not folder.exists():
         raise InputError(f"there is no index {folder}; create one with orbithash index")
     if not file.is_file():
         raise InputError(f"{folder} is no index: it holds no {FILE}; give another name")
     with translated_errors(folder):
-        connection = sqlite3.connect(
-            file, timeout=WAIT, isolation_level=None, check_same_thread=False
-        )
         try:
-            application, version = (
-                connection.execute(f"PRAGMA {name}").fetchone()[0]
-                for name in ("application_id", "user_version")
+            return checked_connection(folder, file.absolute().as_uri())
+        except sqlite3.OperationalError as error:
+            # Which of them depends on whether the file system or the user forbids to write.
+            if primary_code(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+                raise
+        log = folder / f"{FILE}-wal"
+        if log.exists() and log.stat().st_size:
+            raise InputError(
+                f"{folder} is read-only, and some of its items are still in {log.name}, left by a "
+                "process that was stopped; open a copy of the folder that can be written"
             )
-            if application != APPLICATION:
-                raise DamagedIndexError(folder, f"{FILE} was not written by orbithash")
-            if version != FORMAT:
-                raise InputError(
-                    f"the index {folder} has format {version}, and this version of orbithash reads "
-                    f"format {FORMAT}; use the version that wrote it, or index again"
-                )
-            # A committed transaction survives a power cut.
-            connection.execute("PRAGMA synchronous = FULL")
-        except BaseException:
-            connection.close()
-            raise
+        return checked_connection(folder, file.absolute().as_uri() + "?immutable=1")
+
+
+def checked_connection(folder: Path, uri: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        uri, uri=True, timeout=WAIT, isolation_level=None, check_same_thread=False
+    )
+    try:
+        application, version = (
+            connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("application_id", "user_version")
+        )
+        if application != APPLICATION:
+            raise DamagedIndexError(folder, f"{FILE} was not written by orbithash")
+        if version != FORMAT:
+            raise InputError(
+                f"the index {folder} has format {version}, and this version of orbithash reads "
+                f"format {FORMAT}; use the version that wrote it, or index again"
+            )
+        # A committed transaction survives a power cut.
+        connection.execute("PRAGMA synchronous = FULL")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -97,6 +118,8 @@ def connect(folder: Path) -> sqlite3.Connection:
 def writing(connection: sqlite3.Connection, folder: Path) -> Iterator[None]:
     """Run the block as one transaction: all of its writes, or none."""
     with translated_errors(folder):
+        if not os.access(folder / FILE, os.W_OK):
+            raise read_only_error(folder)
         connection.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -139,21 +162,37 @@ def translated_errors(folder: Path) -> Iterator[None]:
         raise InputError(f"{error.object!r} is not valid text; rename the file") from error
 
 
+UNCHANGED = "nothing of this was stored, and all earlier items are unchanged"
+
+
 def operational_error(error: sqlite3.OperationalError, folder: Path) -> Exception:
-    unchanged = "nothing of this was stored, and all earlier items are unchanged"
-    primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if primary == sqlite3.SQLITE_FULL:
-        return StorageError(
-            f"the disk of {folder} is full; {unchanged}: free some space and try again"
-        )
-    if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return StorageError(
-            f"another process has been writing to {folder} for {WAIT:.0f} s; {unchanged}: try again"
-        )
-    if primary == sqlite3.SQLITE_IOERR:
-        return StorageError(f"cannot read or write {folder}: {error}; {unchanged}: check the disk")
-    if primary in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
-        return StorageError(
-            f"not allowed to write to {folder}: {error}; {unchanged}: check its permissions"
-        )
+    match primary_code(error):
+        case sqlite3.SQLITE_FULL:
+            return StorageError(
+                f"the disk of {folder} is full; {UNCHANGED}: free some space and try again"
+            )
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return StorageError(
+                f"another process has been writing to {folder} for {WAIT:.0f} s; {UNCHANGED}: "
+                "try again"
+            )
+        case sqlite3.SQLITE_IOERR:
+            return StorageError(
+                f"cannot read or write {folder}: {error}; {UNCHANGED}: check the disk"
+            )
+        case sqlite3.SQLITE_READONLY:
+            return read_only_error(folder)
+        case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
+            return StorageError(f"cannot open {folder}: {error}; check its permissions")
     return DamagedIndexError(folder, str(error))
+
+
+def read_only_error(folder: Path) -> StorageError:
+    return StorageError(
+        f"{folder} is read-only and can only be searched; {UNCHANGED}: check its permissions, or "
+        "copy it to a place where you can write"
+    )
+
+
+def primary_code(error: sqlite3.OperationalError) -> int:
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
