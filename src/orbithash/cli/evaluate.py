@@ -56,7 +56,7 @@ def evaluate_command(
         trained = trained_queries(run, data) if isinstance(data, ImageFiles) else []
         notes = []
         if trained:
-            notes.append(trained_warning(run, trained, len(data.split.query)))
+            notes.append(trained_warning(run, record.init, trained, len(data.split.query)))
             print(f"orbithash: {notes[0]}", file=sys.stderr)
         with progress_bar(console) as report:
             encoded = encode_split(encoder, data, progress=report)
@@ -87,10 +87,12 @@ def evaluate_command(
     print(f"  open {out / REPORT}")
 
 
-def trained_warning(run: Path, trained: list[str], n_queries: int) -> str:
+def trained_warning(run: Path, init: str | None, trained: list[str], n_queries: int) -> str:
+    runs = f"{run}, or {init} where it started," if init else f"{run}"
+    advice = "score other images" if init else "give the run's own split.csv as SOURCE"
     return (
-        f"{run} was trained on {len(trained)} of the {n_queries} queries, such as {trained[0]}: "
-        "these scores are too good; give the run's own split.csv as SOURCE"
+        f"{runs} was trained on {len(trained)} of the {n_queries} queries, such as {trained[0]}: "
+        f"these scores are too good; {advice}"
     )
 
 
