@@ -10,7 +10,7 @@ from jaxtyping import Bool, Int32, Int64, Shaped
 
 from orbithash.encoders import Encoded, RunRecord
 from orbithash.evaluation import Scores, class_names, query_and_database, worst_queries
-from orbithash.experiments.report.examples import ExampleHit, thumbnail_uris
+from orbithash.experiments.report.examples import ExampleHit, image_folders, thumbnail_uris
 from orbithash.experiments.report.figure import (
     precision_at_figure,
     precision_recall_figure,
@@ -99,11 +99,6 @@ def write_evaluation_report(
         pictures=score_pictures(record.method, scores),
     )
     file.write_text(page, encoding="utf-8")
-
-
-def image_folders(source: str) -> tuple[Path, ...]:
-    """Return the folders that paths in a features file may be relative to."""
-    return (Path(source).parent, Path())
 
 
 def score_pictures(method: str, scores: Scores) -> list[Picture]:

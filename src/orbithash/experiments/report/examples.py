@@ -161,6 +161,11 @@ def find_image(data: SourceData, row: int, folders: Sequence[Path] = ()) -> Path
     return next((file for file in candidates if file.is_file()), None)
 
 
+def image_folders(source: str) -> tuple[Path, ...]:
+    """Return the folders that paths in a features file may be relative to."""
+    return (Path(source).parent, Path())
+
+
 def thumbnail_uris(
     data: SourceData, rows: Iterable[int], folders: Sequence[Path], *, side: int = SIDE
 ) -> dict[int, str]:
