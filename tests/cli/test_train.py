@@ -39,6 +39,10 @@ def test_train_evaluate_and_encode(features, tmp_path, capsys, method):
     scores = Scores.from_json((tmp_path / "report" / "scores.json").read_text())
     assert scores.map > 0.6  # a fifth of the database is related
     assert f"{scores.map:.4f}" in shown
+    assert "precision@10 " in shown
+    assert "precision@100" not in shown  # of a database of 75
+    assert f"  open {tmp_path / 'report' / 'report.html'}\n" in shown
+    assert f"MAP {scores.map:.4f} on clouds.npz" in (tmp_path / "report/report.html").read_text()
     for picture in ("precision_recall.svg", "precision_at.svg"):
         assert "<svg" in (tmp_path / "report" / picture).read_text()
 

@@ -111,6 +111,30 @@ def test_another_run_can_be_continued_with_its_network(trained, tmp_path, capsys
         assert message in capsys.readouterr().err
 
 
+def test_training_from_a_run_that_saw_the_held_out_images_is_warned_about(
+    trained, tmp_path, capsys, caplog
+):
+    images, table, folder = trained
+    further = ("--bits", "12", "--epochs", "1", "--workers", "0", "--init", str(folder / "run"))
+    command = ["train", str(table), *further, "--out", str(tmp_path / "run")]
+    assert run([*command, "--validation", "0.25", "--seed", "1"]) == 0
+    assert f"images held out for validation trained {folder / 'run'}, where" in caplog.text
+    before = json.loads((tmp_path / "run" / "trained_before.json").read_text())
+    root = (tmp_path / "run").resolve()
+    found = {(root / path).resolve() for path in before}
+    assert found <= {images.file(int(row)).resolve() for row in images.split.train}
+    assert len(found) >= 20
+    queries = table.read_text().replace("query", "train").replace("train+database", "query")
+    other = tmp_path / "other.csv"
+    other.write_text(queries.replace(",train", ",train+database"))
+    capsys.readouterr()
+    (tmp_path / "run" / "split.csv").unlink()
+    out = str(tmp_path / "report")
+    assert run(["evaluate", str(tmp_path / "run"), str(other), "--out", out]) == 0
+    assert "was trained on" in capsys.readouterr().err
+    assert "these scores are too good" in (tmp_path / "report" / "report.html").read_text()
+
+
 def test_a_head_trained_on_features_starts_fine_tuning(trained, tmp_path, capsys):
     features = write_clouds(tmp_path / "features.npz", d=128)
     brief = ("--bits", "8", "--epochs", "1")

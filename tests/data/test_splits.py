@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from orbithash.data import Split, check_trainable, hold_out
+from orbithash.data import Split, check_trainable, hold_out, training_rows
 from orbithash.errors import InputError
 
 
@@ -85,3 +85,15 @@ def test_labels_without_triplets_are_refused(labels, message):
 def test_labels_with_triplets_pass():
     check_trainable(np.array([0, 0, 1, 1]))
     check_trainable(np.array([[1, 0], [1, 1], [0, 0]], dtype=bool))
+
+
+def test_rows_held_out_are_those_of_the_split_or_else_a_share_of_its_training_rows():
+    labels, rows = np.repeat([0, 1], 20), np.arange(40)
+    named = Split(train=rows[::2], validation=rows[1::4])
+    for found, wanted in zip(
+        training_rows(labels, named, 0.5, seed=0), (named.train, named.validation), strict=True
+    ):
+        np.testing.assert_array_equal(found, wanted)
+    train, held_out = training_rows(labels, Split(train=rows[::2]), 0.2, seed=0)
+    assert len(held_out) == 4
+    np.testing.assert_array_equal(np.union1d(train, held_out), rows[::2])

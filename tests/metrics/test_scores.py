@@ -22,11 +22,21 @@ SCORES = Scores(
     queries=7,
     queries_without_relevant=2,
     database=100,
+    map_by_class={"heron": 0.2, "7": 0.3},
+    average_precision=np.array([0.1, np.nan, 0.5]),
 )
 
 
 def test_scores_are_read_as_they_were_written():
     assert Scores.from_json(SCORES.to_json()) == SCORES
+
+
+def test_scores_of_earlier_versions_are_read_without_those_of_classes():
+    values = json.loads(SCORES.to_json())
+    del values["map_by_class"]
+    again = Scores.from_json(json.dumps(values))
+    assert again.map == SCORES.map
+    assert again.map_by_class == {}
 
 
 def test_nan_is_written_as_null():

@@ -64,7 +64,7 @@ def test_scores_of_a_list_checked_by_hand():
     assert scores.map_bounds == pytest.approx((last, first))
     np.testing.assert_allclose(scores.precision_recall.precision[:3], [1, 2 / 3, 3 / 4])
     np.testing.assert_allclose(scores.precision_recall.recall[:3], [1 / 3, 2 / 3, 1])
-    assert scores.precision_at == {1: 1.0, 10: 0.75, 100: 0.75, 1000: 0.75}
+    assert scores.precision_at == {1: 1.0, 2: 0.75}  # no N beyond the four items
 
 
 def test_modes_differ_only_in_map():
@@ -205,3 +205,44 @@ def sorted_relevance(queries, database, query_labels, database_labels):
 def average_precision(relevance, divisor=None):
     ranks = np.flatnonzero(relevance) + 1
     return (np.arange(1, len(ranks) + 1) / ranks).sum() / (divisor or len(ranks))
+
+
+@pytest.mark.parametrize("ties", TIES)
+def test_average_precision_of_each_query_is_that_of_the_query_alone(ties):
+    queries, database, query_labels, database_labels = random_split(16, several=False)
+    query_labels = np.append(query_labels[:-1], 99)  # the last has no match
+    scores = evaluate_codes(queries, database, query_labels, database_labels, n_bits=16, ties=ties)
+    alone = [
+        evaluate_codes(
+            queries[[row]], database, query_labels[[row]], database_labels, n_bits=16, ties=ties
+        ).map
+        for row in range(len(queries) - 1)
+    ]
+    assert scores.average_precision == pytest.approx([*alone, np.nan], nan_ok=True)
+    by_class = {
+        str(label): np.mean(
+            [ap for ap, own in zip(alone, query_labels, strict=False) if own == label]
+        )
+        for label in np.unique(query_labels[:-1])
+    }
+    assert scores.map_by_class == pytest.approx(by_class)
+
+
+def test_a_query_with_several_labels_counts_for_each_of_its_classes():
+    codes = np.array([[0b00000000], [0b10000000], [0b11000000]], np.uint8)
+    labels = np.array([[1, 0, 0], [0, 1, 0], [1, 1, 0]], bool)
+    query_labels = np.array([[1, 1, 0], [1, 0, 0]], bool)
+    scores = evaluate_codes(codes[:2], codes, query_labels, labels, n_bits=8)
+    first, second = scores.average_precision
+    assert scores.map_by_class == pytest.approx({"0": (first + second) / 2, "1": first})
+
+
+def test_precision_beyond_the_size_of_the_database_is_left_out():
+    rng = np.random.default_rng(0)
+    codes, labels = rng.integers(0, 256, (60, 2), dtype=np.uint8), np.arange(60) % 3
+    scores = evaluate_codes(codes[:5], codes, labels[:5], labels, n_bits=16)
+    assert list(scores.precision_at) == [1, 2, 5, 10, 20, 50]
+    others = evaluate_codes(
+        codes, codes, labels, labels, n_bits=16, precision_at=(59, 60), leave_one_out=True
+    )
+    assert list(others.precision_at) == [59]

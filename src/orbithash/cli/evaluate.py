@@ -15,9 +15,10 @@ from orbithash.files import output_folder
 if TYPE_CHECKING:
     from orbithash.evaluation import Scores
 
-SCORES = "scores.json"
+SCORES, REPORT = "scores.json", "report.html"
 PRECISION_RECALL, PRECISION_AT = "precision_recall.svg", "precision_at.svg"
 UNREADABLE = "unreadable.txt"
+SHOWN = (1, 10, 100, 1000)  # the N of precision@N in the table; the JSON has more
 
 
 def evaluate_command(
@@ -27,13 +28,13 @@ def evaluate_command(
     device: Device = "cpu",
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier report.")] = False,
 ) -> None:
-    """Score an encoder: MAP with its bounds, precision@N and the precision-recall curve.
+    """Score an encoder, and report its failures: by class, confusions, and the worst queries.
 
     Every query of the split is searched in the database of the split; without a split, each row is
     a query against all others. Unreadable images are left out and listed in the report.
     """
     console = Console()
-    contents = frozenset({SCORES, PRECISION_RECALL, PRECISION_AT, UNREADABLE})
+    contents = frozenset({SCORES, REPORT, PRECISION_RECALL, PRECISION_AT, UNREADABLE})
     with output_folder(out, contents=contents, force=force) as folder:
         from orbithash import load  # --help must not wait for torch
         from orbithash.data import ImageFiles, open_source
@@ -42,41 +43,70 @@ def evaluate_command(
         from orbithash.encoders.progress import progress_bar
         from orbithash.encoders.runs.run_folder import trained_queries
         from orbithash.evaluation import encode_split, evaluate_rows
+        from orbithash.experiments.report.evaluation_report import write_evaluation_report
         from orbithash.experiments.report.figure import (
             precision_at_figure,
             precision_recall_figure,
             score_curves,
         )
 
-        method = read_record(run).method
+        record = read_record(run)
         encoder = load(run, device=device)
         data = open_source(source)
-        if isinstance(data, ImageFiles):
-            warn_about_trained_queries(run, trained_queries(run, data), len(data.split.query))
+        trained = trained_queries(run, data) if isinstance(data, ImageFiles) else []
+        notes = []
+        if trained:
+            notes.append(trained_warning(run, record.init, trained, len(data.split.query)))
+            print(f"orbithash: {notes[0]}", file=sys.stderr)
         with progress_bar(console) as report:
             encoded = encode_split(encoder, data, progress=report)
         scores = evaluate_rows(encoded, data)
         write_unreadable(encoded.unreadable, folder / UNREADABLE)
         (folder / SCORES).write_text(scores.to_json() + "\n", encoding="utf-8")
-        by_radius, by_number = score_curves(method, scores)
+        by_radius, by_number = score_curves(record.method, scores)
         for name, figure, curve in (
             (PRECISION_RECALL, precision_recall_figure, by_radius),
             (PRECISION_AT, precision_at_figure, by_number),
         ):
             (folder / name).write_text(figure([curve], n_bits=scores.n_bits), encoding="utf-8")
-    console.print(as_table(method, scores))
+        write_evaluation_report(
+            folder / REPORT,
+            scores,
+            encoded,
+            data,
+            record,
+            run=str(run),
+            source=source,
+            notes=[*notes, *left_out(scores, len(encoded.unreadable))],
+        )
+    console.print(as_table(record.method, scores))
     print_unreadable(console, len(encoded.unreadable), out / UNREADABLE)
     console.print("Scores and pictures:", style="bold")
     print(f"  {out}")
+    console.print("Classes, confusions and the worst queries, in a browser:", style="bold")
+    print(f"  open {out / REPORT}")
 
 
-def warn_about_trained_queries(run: Path, trained: list[str], n_queries: int) -> None:
-    if trained:
-        print(
-            f"orbithash: {run} was trained on {len(trained)} of the {n_queries} queries, such as "
-            f"{trained[0]}: these scores are too good; give the run's own split.csv as SOURCE",
-            file=sys.stderr,
+def trained_warning(run: Path, init: str | None, trained: list[str], n_queries: int) -> str:
+    runs = f"{run}, or {init} where it started," if init else f"{run}"
+    advice = "score other images" if init else "give the run's own split.csv as SOURCE"
+    return (
+        f"{runs} was trained on {len(trained)} of the {n_queries} queries, such as {trained[0]}: "
+        f"these scores are too good; {advice}"
+    )
+
+
+def left_out(scores: "Scores", n_unreadable: int) -> list[str]:
+    """Say what was not scored, in lines for the report."""
+    lines = []
+    if n_unreadable:
+        lines.append(f"{n_unreadable} images cannot be read and were left out: see {UNREADABLE}.")
+    if scores.queries_without_relevant:
+        lines.append(
+            f"{scores.queries_without_relevant} of the {scores.queries} queries share no label "
+            "with the database; they are left out of all scores."
         )
+    return lines
 
 
 def as_table(method: str, scores: "Scores") -> Table:
@@ -90,7 +120,8 @@ def as_table(method: str, scores: "Scores") -> Table:
     table.add_row("MAP", f"{scores.map:.4f}", f"ties: {lowest:.4f} … {highest:.4f}")
     table.add_row("NDCG", f"{scores.ndcg:.4f}", "")
     for n, precision in scores.precision_at.items():
-        table.add_row(f"precision@{n}", f"{precision:.4f}", "")
+        if n in SHOWN:
+            table.add_row(f"precision@{n}", f"{precision:.4f}", "")
     without = scores.queries_without_relevant
     table.add_row("queries", f"{scores.queries}", f"{without} without a match" if without else "")
     table.add_row("database", f"{scores.database}", "")

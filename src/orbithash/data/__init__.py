@@ -14,7 +14,7 @@ from orbithash.data.folder import all_images, class_folders
 from orbithash.data.images import ImageDataset, ImageFiles, ImageSource
 from orbithash.data.sampling import ClassBalancedBatches, ShuffledBatches, batches_by_labels
 from orbithash.data.sources import open_source, open_unlabelled
-from orbithash.data.splits import Split, check_trainable, hold_out
+from orbithash.data.splits import Split, check_trainable, hold_out, training_rows
 from orbithash.data.table import image_table, is_table, write_image_table
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "open_unlabelled",
     "read_features",
     "read_vectors",
+    "training_rows",
     "write_features",
     "write_image_table",
 ]

@@ -130,6 +130,24 @@ def hold_out(
     return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
 
 
+def training_rows(
+    labels: Int[np.ndarray, " n"] | Int[np.ndarray, "n classes"] | Bool[np.ndarray, "n classes"],
+    split: Split,
+    share: float,
+    *,
+    seed: int,
+) -> tuple[Int64[np.ndarray, " train"], Int64[np.ndarray, " held_out"]]:
+    """Return the rows that train, and those that are held out to choose the epoch.
+
+    Those held out are the validation rows of the split, if it has any, and otherwise a share of its
+    training rows.
+    """
+    if len(split.validation):
+        return split.train, split.validation
+    kept, held = hold_out(labels[split.train], share, seed=seed)
+    return split.train[kept], split.train[held]
+
+
 def stratified_parts(
     labels: Int[np.ndarray, " n"], per_class: list[int], *, seed: int
 ) -> list[Int64[np.ndarray, " part"]]:

@@ -1,10 +1,12 @@
 """How good codes are: scores of an encoder on a source, and of bare codes."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jaxtyping import Int64
 
 from orbithash.metrics.scores import Scores
 from orbithash.metrics.scoring import PRECISION_AT, evaluate_codes
@@ -13,7 +15,16 @@ if TYPE_CHECKING:  # scoring codes must not load torch
     from orbithash.data import ImageSource, LabelledFeatures
     from orbithash.encoders import Encoded, Encoder, Progress
 
-__all__ = ["Scores", "encode_split", "evaluate", "evaluate_codes", "evaluate_rows"]
+__all__ = [
+    "Scores",
+    "class_names",
+    "encode_split",
+    "evaluate",
+    "evaluate_codes",
+    "evaluate_rows",
+    "query_and_database",
+    "worst_queries",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -57,25 +68,53 @@ def evaluate_rows(
 ) -> Scores:
     """Score the codes of rows: every query of the split against its whole database."""
     codes, labels, split = encoded.codes, data.labels[encoded.rows], data.split
-    n_bits = encoded.embeddings.shape[1]
-    if not split.has_queries:
-        return evaluate_codes(
-            codes,
-            codes,
-            labels,
-            labels,
-            n_bits=n_bits,
-            precision_at=precision_at,
-            leave_one_out=True,
-        )
     if both := len(np.intersect1d(split.query, split.database)):
         logger.warning("%d queries are also in the database and find themselves first", both)
-    is_query, is_database = (np.isin(encoded.rows, part) for part in (split.query, split.database))
-    return evaluate_codes(
-        codes[is_query],
-        codes[is_database],
-        labels[is_query],
-        labels[is_database],
-        n_bits=n_bits,
+    query, database = query_and_database(encoded, data)
+    scores = evaluate_codes(
+        codes[query],
+        codes[database],
+        labels[query],
+        labels[database],
+        n_bits=encoded.embeddings.shape[1],
         precision_at=precision_at,
+        leave_one_out=not split.has_queries,
     )
+    names = class_names(data, map(int, scores.map_by_class))
+    by_name = {names[int(number)]: value for number, value in scores.map_by_class.items()}
+    return replace(scores, map_by_class=by_name)
+
+
+def class_names(data: "ImageSource | LabelledFeatures", numbers: Iterable[int]) -> dict[int, str]:
+    """Return the names of classes by number; the number if classes have no names that differ."""
+    if not data.classes or len(set(data.classes)) < len(data.classes):
+        return {number: str(number) for number in numbers}
+    return {number: data.classes[number] for number in numbers}
+
+
+def query_and_database(
+    encoded: "Encoded", data: "ImageSource | LabelledFeatures"
+) -> tuple[Int64[np.ndarray, " queries"], Int64[np.ndarray, " database"]]:
+    """Return the positions of the queries and of the database in the encoded rows."""
+    split = data.split
+    if not split.has_queries:
+        everything = np.arange(len(encoded.rows))
+        return everything, everything
+    query, database = (
+        np.flatnonzero(np.isin(encoded.rows, part)) for part in (split.query, split.database)
+    )
+    return query, database
+
+
+def worst_queries(
+    scores: Scores, encoded: "Encoded", data: "ImageSource | LabelledFeatures", n: int
+) -> list[tuple[int, float]]:
+    """Return row and average precision of the `n` queries that are ranked worst, worst first.
+
+    `scores` are those of `evaluate_rows` of the same rows.
+    """
+    rows = encoded.rows[query_and_database(encoded, data)[0]]
+    average_precision = scores.average_precision
+    n_scored = np.count_nonzero(~np.isnan(average_precision))
+    order = np.argsort(average_precision, kind="stable")[: min(n, n_scored)]  # NaN is last
+    return [(int(rows[query]), float(average_precision[query])) for query in order]

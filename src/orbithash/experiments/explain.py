@@ -6,7 +6,6 @@ the hinge alone, and from the hinge weighted by ΔAP: how much the average preci
 changes if the two swap places.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import nn
 
-from orbithash.encoders import Encoder, RunRecord, encode_source
+from orbithash.encoders import Encoded, Encoder, Progress, RunRecord, encode_source
 from orbithash.errors import InputError
 from orbithash.experiments.tables.sources import SourceData, label_text
 from orbithash.kernels.hamming import hamming_distances as code_distances
@@ -22,6 +21,7 @@ from orbithash.losses import LOSSES, OrderAwareTripletLoss
 from orbithash.losses.distances import hamming_distances, squared_distances
 from orbithash.losses.mining import MinedTripletLoss
 from orbithash.losses.triplet_tensors import rank_items, swap_weights
+from orbithash.metrics.average_precision import expected_average_precision
 from orbithash.relevance import related
 from orbithash.training.methods import as_method
 
@@ -65,26 +65,25 @@ class Explanation:
     gamma: float
     items: tuple[RankedImage, ...]
     pairs: tuple[WeightedPair, ...]  # by positive, then by negative
-    average_precision: float
+    average_precision: float  # of the list
     n_database: int
+    n_related: int  # in the database
+    database_average_precision: float  # of the whole database, mean over the orders of ties
+    is_right: bool  # every related image is nearer than any unrelated one
 
 
-def explain_query(
-    encoder: Encoder,
-    record: RunRecord,
-    data: SourceData,
-    query: int,
-    *,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Explanation:
-    """Rank the database for the query, select a short list, and weight its pairs."""
-    database_rows = data.split.database[data.split.database != query]
-    database = encode_source(encoder, data, rows=database_rows, progress=progress)
-    query_encoded = encode_source(encoder, data, rows=np.array([query]))
-    if not len(query_encoded.rows):
+def explain_query(encoded: Encoded, record: RunRecord, data: SourceData, query: int) -> Explanation:
+    """Rank the database for the query, select a short list, and weight its pairs.
+
+    The query and the database are among the encoded rows.
+    """
+    is_query, is_database = encoded.rows == query, np.isin(encoded.rows, database_rows(data, query))
+    if not is_query.any():
         raise InputError(f"the image of query {query} cannot be read; choose another query")
-    order = np.argsort(code_distances(query_encoded.codes, database.codes)[0], kind="stable")
-    ranked_rows = database.rows[order]
+    codes, rows = encoded.codes, encoded.rows[is_database]
+    distances = code_distances(codes[is_query], codes[is_database])[0]
+    order = np.argsort(distances, kind="stable")
+    ranked_rows, distances = rows[order], distances[order]
     is_related = related(data.labels[[query]], data.labels[ranked_rows])[0]
     positions = short_list(is_related)
     if positions is None:
@@ -94,30 +93,60 @@ def explain_query(
         )
     list_rows = ranked_rows[positions]
     margin, gamma = loss_parameters(record)
-    embeddings = np.concatenate([query_encoded.embeddings, database.embeddings[order[positions]]])
+    database_embeddings = encoded.embeddings[is_database]
+    embeddings = np.concatenate(
+        [encoded.embeddings[is_query], database_embeddings[order[positions]]]
+    )
     list_order, pairs = weight_pairs(embeddings, is_related[positions], margin=margin, gamma=gamma)
-    hamming = np.count_nonzero((embeddings[1:] > 0.5) != (embeddings[0] > 0.5), axis=1)
     items = tuple(
         RankedImage(
             row=int(list_rows[i]),
             label=label_text(data, int(list_rows[i])),
             related=bool(is_related[positions[i]]),
-            hamming=int(hamming[i]),
+            hamming=int(distances[positions[i]]),
             rank=int(positions[i]) + 1,
         )
         for i in list_order
     )
+    n_bits = embeddings.shape[1]
+    items_at, related_at = (
+        np.bincount(part, minlength=n_bits + 1)[None] for part in (distances, distances[is_related])
+    )
     return Explanation(
         row=query,
         label=label_text(data, query),
-        n_bits=encoder.n_bits,
+        n_bits=n_bits,
         margin=margin,
         gamma=gamma,
         items=items,
         pairs=pairs,
         average_precision=average_precision([item.related for item in items]),
-        n_database=len(database.rows),
+        n_database=len(rows),
+        n_related=int(is_related.sum()),
+        database_average_precision=float(expected_average_precision(items_at, related_at)[0]),
+        is_right=bool(distances[is_related].max() < distances[~is_related].min()),
     )
+
+
+def with_queries(
+    encoder: Encoder, data: SourceData, encoded: Encoded, progress: Progress
+) -> Encoded:
+    """Add the queries of the split that are not among the encoded rows."""
+    missing = np.setdiff1d(data.split.query, encoded.rows)
+    if not len(missing):
+        return encoded
+    queries = encode_source(encoder, data, rows=missing, progress=progress)
+    return Encoded(
+        np.concatenate([encoded.rows, queries.rows]),
+        np.concatenate([encoded.embeddings, queries.embeddings]),
+        encoded.unreadable | queries.unreadable,
+    )
+
+
+def database_rows(data: SourceData, query: int) -> Int64[np.ndarray, " database"]:
+    """Return the rows that a query is searched in: the database, or else all, without itself."""
+    rows: np.ndarray = data.split.database if data.split.has_queries else np.arange(len(data))
+    return np.setdiff1d(rows, [query])
 
 
 def short_list(is_related: Bool[np.ndarray, " n"]) -> Int64[np.ndarray, " selected"] | None:

@@ -1,7 +1,7 @@
 """The scores of a set of codes, and their JSON."""
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -44,10 +44,17 @@ class Scores:
     queries: int
     queries_without_relevant: int  # left out of every mean
     database: int
+    # By class name, or by number if classes have no names: over the queries with this label.
+    map_by_class: dict[str, float] = field(default_factory=dict)
+    # One per query, NaN for those without relevant items; not in the JSON.
+    average_precision: Float[np.ndarray, " n"] = field(
+        default_factory=lambda: np.empty(0), compare=False, repr=False
+    )
 
     def to_json(self) -> str:
         """Return JSON that `from_json` reads; NaN is written as null."""
         values = asdict(self)
+        del values["average_precision"]
         values["precision_recall"] = {
             name: [None if np.isnan(value) else value for value in array.tolist()]
             for name, array in values["precision_recall"].items()
@@ -60,7 +67,11 @@ class Scores:
         try:
             values = json.loads(text)
             return Scores(
-                **{field.name: read_field(field.name, values) for field in fields(Scores)}
+                **{
+                    field.name: read_field(field.name, values)
+                    for field in fields(Scores)
+                    if field.compare
+                }
             )
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise InputError(
@@ -70,6 +81,8 @@ class Scores:
 
 def read_field(name: str, values: dict[str, Any]) -> Any:
     """Convert a field from JSON, which has no tuples, arrays, NaN or integer keys."""
+    if name == "map_by_class":  # missing in files of earlier versions
+        return {str(label): float(score) for label, score in values.get(name, {}).items()}
     value = values[name]
     match name:
         case "map_bounds":

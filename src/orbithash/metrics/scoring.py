@@ -37,7 +37,7 @@ BY_HISTOGRAM: dict[str, Callable[..., Float[np.ndarray, " queries"]]] = {
 }
 TIES = (*BY_HISTOGRAM, "stable")
 CHUNK_NUMBERS = 1 << 21  # memory of a chunk of queries; does not change any score
-PRECISION_AT = (1, 10, 100, 1000)
+PRECISION_AT = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 def evaluate_codes(
@@ -59,7 +59,7 @@ def evaluate_codes(
             over all orders, "optimistic" and "pessimistic" are the best and the worst order,
             "stable" is database order.
         map_at: the N of MAP@N.
-        precision_at: the N of precision@N.
+        precision_at: the N of precision@N; those beyond the size of the database are left out.
         leave_one_out: Queries and database are the same items, and no item is in its own ranking;
             not with `map_at` or stable ties.
 
@@ -87,8 +87,9 @@ def evaluate_codes(
     database_labels = check_labels(np.asarray(database_labels), len(database_codes), "database")
     check_same_kind(query_labels, database_labels)
 
-    map_at, precision_at = tuple(map_at), tuple(precision_at)
-    means, n_scored = query_means(
+    n_database = len(database_codes) - leave_one_out
+    map_at, precision_at = tuple(map_at), tuple(n for n in precision_at if n <= n_database)
+    means, average_precision = query_means(
         as_words(query_codes),
         as_words(database_codes),
         query_labels,
@@ -99,6 +100,7 @@ def evaluate_codes(
         precision_at=precision_at,
         leave_one_out=leave_one_out,
     )
+    n_scored = int(np.count_nonzero(~np.isnan(average_precision)))
     if not n_scored:
         raise InputError(
             f"got {len(query_codes)} queries, and none shares a label with any of the "
@@ -117,7 +119,9 @@ def evaluate_codes(
         n_bits=int(n_bits),
         queries=len(query_codes),
         queries_without_relevant=len(query_codes) - n_scored,
-        database=len(database_codes) - leave_one_out,
+        database=n_database,
+        map_by_class=mean_by_class(average_precision, query_labels),
+        average_precision=average_precision,
     )
 
 
@@ -132,10 +136,10 @@ def query_means(
     map_at: Sequence[int],
     precision_at: Sequence[int],
     leave_one_out: bool = False,
-) -> tuple["RunningMeans", int]:
-    """Return the means over the queries that have relevant items, and the number of these."""
+) -> tuple["RunningMeans", Float[np.ndarray, " queries"]]:
+    """Return the means over the queries that have relevant items, and the AP of each query."""
     by_group = np.ascontiguousarray(database[:, groups.order])
-    means, n_scored = RunningMeans(), 0
+    means, average_precision = RunningMeans(), np.full(len(query_labels), np.nan)
     # A row of grades, and histograms of all items and of each grade.
     numbers_per_query = len(groups.labels) + (n_bits + 1) * (1 + max_labels(groups.labels))
     for chunk in chunks(len(query_labels), numbers_per_query):
@@ -149,12 +153,35 @@ def query_means(
             remove_self(items, by_grade, query_labels[chunk])
             kept = by_grade.any(axis=(1, 2))
             items, by_grade, chunk = items[kept], by_grade[kept], chunk[kept]
-        means.add(histogram_scores(items, by_grade, ties, map_at, precision_at))
+        values = histogram_scores(items, by_grade, ties, map_at, precision_at)
         if ties == "stable" or map_at:
             relevant = by_grade.sum(axis=1)
-            means.add(stable_scores(words, database, groups, grades, items, relevant, ties, map_at))
-        n_scored += len(chunk)
-    return means, n_scored
+            values |= stable_scores(words, database, groups, grades, items, relevant, ties, map_at)
+        means.add(values)
+        average_precision[chunk] = values["map"]
+    return means, average_precision
+
+
+def mean_by_class(
+    values: Float[np.ndarray, " queries"], labels: Shaped[np.ndarray, "queries *classes"]
+) -> dict[str, float]:
+    """Return the mean over the queries of each class, by its number; NaN is left out.
+
+    A query with several labels counts for each of them.
+
+    >>> mean_by_class(np.array([1.0, 0.5, np.nan]), np.array([7, 7, 9]))
+    {'7': 0.75}
+    """
+    is_scored = ~np.isnan(values)
+    values, labels = values[is_scored], labels[is_scored]
+    if labels.ndim == 2:
+        query, numbers = np.nonzero(labels)
+        values = values[query]
+    else:
+        numbers = labels
+    classes, positions, counts = np.unique(numbers, return_inverse=True, return_counts=True)
+    means = np.bincount(positions, values, minlength=len(classes)) / counts
+    return {str(label): mean for label, mean in zip(classes.tolist(), means.tolist(), strict=True)}
 
 
 def remove_self(

@@ -181,7 +181,7 @@ def train(
         if isinstance(data, ImageSource):
             assert network is not None
             assert tuning is not None
-            session.keep_split(data)
+            session.keep_split(data, init, validation=resolved.validation, seed=seed)
             encoder, history = train_by_tuning(
                 data,
                 network,

@@ -17,7 +17,7 @@ from orbithash.data import (
     Split,
     batches_by_labels,
     check_trainable,
-    hold_out,
+    training_rows,
 )
 from orbithash.encoders.runs.fingerprints import weights_digest
 from orbithash.errors import InputError
@@ -158,11 +158,7 @@ def plan_training(
     rows, as the settings say.
     """
     check_trainable(labels[split.train], classes)
-    kept, held = np.arange(len(split.train)), np.empty(0, dtype=np.int64)
-    if not len(split.validation):
-        kept, held = hold_out(labels[split.train], settings.validation, seed=seed)
-    train = split.train[kept]
-    held_out = split.validation if len(split.validation) else split.train[held]
+    train, held_out = training_rows(labels, split, settings.validation, seed=seed)
     check_validation(labels[held_out], labels[train])
     rows = np.concatenate([train, held_out])
     used = labels[rows]

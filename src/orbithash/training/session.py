@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from orbithash.data import ImageFiles, ImageSource
+from orbithash.data import ImageFiles, ImageSource, training_rows
 from orbithash.encoders import Encoder, Epoch
 from orbithash.encoders.runs.run_folder import (
     CHECKPOINT,
@@ -18,6 +19,7 @@ from orbithash.encoders.runs.run_folder import (
     UNFINISHED,
     UNREADABLE,
     epoch_logger,
+    keep_trained_before,
     write_run,
     write_split,
 )
@@ -70,9 +72,17 @@ class TrainingSession:
         """Show that a hasher is being fitted."""
         return nullcontext() if self.console.quiet else fit_spinner(self.console, method)
 
-    def keep_split(self, images: ImageSource) -> None:
-        if self.folder and self.processes.first and isinstance(images, ImageFiles):
+    def keep_split(
+        self, images: ImageSource, init: Any = None, *, validation: float, seed: int
+    ) -> None:
+        """Keep which images train the run and which trained the run to start from."""
+        if not (self.processes.first and isinstance(images, ImageFiles)):
+            return
+        if self.folder:
             write_split(images, self.folder)
+        if isinstance(init, str | Path):
+            held_out = training_rows(images.labels, images.split, validation, seed=seed)[1]
+            keep_trained_before(Path(init), images, held_out, self.folder)
 
     def save(self, encoder: Encoder) -> None:
         """Write the run, if it has a folder."""

@@ -10,11 +10,12 @@ import orbithash
 from coloured_images import coloured
 from feature_files import clouds
 from indexed_runs import feature_run, image_run
-from orbithash.data import Split
+from orbithash.data import LabelledFeatures, Split, training_rows, write_features
 from orbithash.encoders import Epoch, FeatureEncoder, RunRecord, Training, load_run, save_run
 from orbithash.encoders.runs.run_folder import (
     epoch_logger,
     is_finished,
+    keep_trained_before,
     read_log,
     read_record,
     trained_queries,
@@ -161,3 +162,76 @@ def test_class_names_that_a_table_cannot_hold_leave_the_split_out(tmp_path, capl
         write_split(odd, tmp_path)
     assert "the split is not kept" in caplog.text
     assert not (tmp_path / "split.csv").exists()
+
+
+def kept_run(folder, images, **record):
+    """Write the record and the split of a run, without an encoder."""
+    folder.mkdir()
+    (folder / "run.json").write_text(json.dumps(asdict(replace(RECORD, **record))))
+    write_split(images, folder)
+    return folder
+
+
+def turned(images):
+    """Return the images with training images as queries, and queries as training images."""
+    return replace(images, split=Split(images.split.query, images.split.train, images.split.train))
+
+
+def no_rows():
+    return np.empty(0, dtype=np.int64)
+
+
+def test_queries_that_trained_a_run_before_are_found_along_the_whole_chain(tmp_path, caplog):
+    images, others = coloured(tmp_path / "images"), coloured(tmp_path / "others", seed=1)
+    first = kept_run(tmp_path / "first", images)
+    second = kept_run(tmp_path / "second", others, init=str(first))
+    third = kept_run(tmp_path / "third", others, init=str(second))
+    keep_trained_before(first, others, no_rows(), second)
+    keep_trained_before(second, others, no_rows(), third)
+    assert caplog.text == ""
+    for gone in (first, second):
+        gone.rename(tmp_path / f"moved {gone.name}")
+    trained = [images.paths[row] for row in images.split.train]
+    assert trained_queries(third, turned(images)) == trained
+    assert trained_queries(third, images) == []
+    (third / "trained_before.json").write_text("{")
+    assert trained_queries(third, turned(images)) == []
+
+
+def test_images_held_out_are_warned_about_only_if_they_trained_the_run_before(tmp_path, caplog):
+    images = coloured(tmp_path / "images")
+    held_out = training_rows(images.labels, images.split, 0.2, seed=3)[1]
+    assert len(held_out) == 4
+    cases = {
+        "0 held out": ({"settings": {"validation": 0.0}}, 4),
+        "same held out": ({"settings": {"validation": 0.2}}, 0),
+        "head first": ({"settings": {"validation": 0.2}, "tune": "whole", "views": 4}, 4),
+    }
+    for name, (record, n_trained) in cases.items():
+        caplog.clear()
+        run = kept_run(tmp_path / name, images, **record)
+        keep_trained_before(run, images, held_out, None)
+        expected = f"{n_trained} of the 4 images held out for validation trained {run}"
+        assert (expected in caplog.text) == (n_trained > 0)
+        assert "queries" not in caplog.text
+    keep_trained_before(run, turned(images), no_rows(), None)
+    assert "24 of the 24 queries trained" in caplog.text
+
+
+def test_images_whose_features_trained_a_head_are_found_by_their_paths(tmp_path, caplog):
+    images = coloured(tmp_path / "images")
+    vectors = np.zeros((len(images), 3), np.float32)
+    features = tmp_path / "features.npz"
+    write_features(LabelledFeatures(vectors, images.labels, images.split, images.paths), features)
+    head = tmp_path / "head"
+    head.mkdir()
+    (head / "run.json").write_text(json.dumps(asdict(replace(RECORD, source=str(features)))))
+    (tmp_path / "run").mkdir()
+    keep_trained_before(head, images, images.split.train[:5], tmp_path / "run")
+    assert "5 of the 5 images held out for validation trained" in caplog.text
+    assert len(trained_queries(tmp_path / "run", turned(images))) == len(images.split.train)
+    for damage in (lambda: features.write_text("no arrays"), features.unlink):
+        damage()
+        caplog.clear()
+        keep_trained_before(head, images, images.split.train[:5], None)
+        assert caplog.text == ""

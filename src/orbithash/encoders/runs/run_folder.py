@@ -5,6 +5,7 @@ run.json            method, bits, seed, settings, source, versions
 log.jsonl           one line per epoch
 scores.json         validation figures
 split.csv           for images: which of them trained and which are queries
+trained_before.json for images, with --init: those that trained the run it started from
 unreadable.txt      images that could not be read, with the reason, if there were any
 
 During training it also holds what `--resume` needs: checkpoint.safetensors, the state; features/,
@@ -14,12 +15,18 @@ the head that is trained before the whole network.
 
 import json
 import logging
+import os
+import zipfile
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 
-from orbithash.data import ImageFiles, image_table, write_image_table
+import numpy as np
+from jaxtyping import Int64
+
+from orbithash.data import ImageFiles, Split, image_table, training_rows, write_image_table
+from orbithash.data.images import Labels
 from orbithash.encoders.encoder import Encoder
 from orbithash.encoders.runs.model_file import read_encoder, write_encoder
 from orbithash.encoders.runs.record import Epoch, RunRecord, Training
@@ -27,10 +34,11 @@ from orbithash.errors import InputError
 from orbithash.files import output_folder, partial_folder
 
 MODEL, RECORD, LOG, SCORES = "model.safetensors", "run.json", "log.jsonl", "scores.json"
-SPLIT, UNREADABLE, CHECKPOINT = "split.csv", "unreadable.txt", "checkpoint.safetensors"
+SPLIT, TRAINED_BEFORE = "split.csv", "trained_before.json"
+UNREADABLE, CHECKPOINT = "unreadable.txt", "checkpoint.safetensors"
 FEATURES, HEAD, HEAD_CHECKPOINT = "features", "head.safetensors", "head-checkpoint.safetensors"
 UNFINISHED = frozenset({CHECKPOINT, FEATURES, HEAD, HEAD_CHECKPOINT})  # removed at the end
-CONTENTS = frozenset({MODEL, RECORD, LOG, SCORES, SPLIT, UNREADABLE})
+CONTENTS = frozenset({MODEL, RECORD, LOG, SCORES, SPLIT, TRAINED_BEFORE, UNREADABLE})
 
 
 def save_run(encoder: Encoder, folder: str | Path) -> None:
@@ -133,18 +141,114 @@ def write_split(images: ImageFiles, run: Path) -> None:
 
 
 def trained_queries(run: Path, images: ImageFiles) -> list[str]:
-    """Return the paths of the queries that trained the run; images are compared by location."""
-    if not (run / SPLIT).exists():
-        return []
-    run_images = image_table(run / SPLIT)
+    """Return the paths of the queries that trained the run, or a run that it started from.
+
+    Images are compared by location.
+    """
+    trained = read_trained_before(run)
+    if (run / SPLIT).exists():
+        kept = image_table(run / SPLIT)
+        trained.update(locations(kept, kept.split.train))
+    queries = images.split.query
+    files = zip(queries.tolist(), locations(images, queries), strict=True)
+    return [images.paths[row] for row, file in files if file in trained]
+
+
+def keep_trained_before(
+    init: Path, images: ImageFiles, held_out: Int64[np.ndarray, " held_out"], run: Path | None
+) -> None:
+    """Write which images trained `init` into the folder of a run that starts from it.
+
+    Warn about those that are held out, or queries, in the new run.
+    """
+    trained = files_that_trained(init, images)
+    if run is not None:
+        write_trained_before(trained, run)
+    if n_held_out := sum(file in trained for file in locations(images, held_out)):
+        logger.warning(
+            "%d of the %d images held out for validation trained %s, where this run starts: the "
+            "validation MAP is too high and may keep the wrong epoch; start from a run that held "
+            "out the same images (--validation, --seed), or give --validation 0",
+            n_held_out,
+            len(held_out),
+            init,
+        )
+    if n_queries := sum(file in trained for file in locations(images, images.split.query)):
+        logger.warning(
+            "%d of the %d queries trained %s, where this run starts: their scores will be too "
+            "high; start from a run on the same split",
+            n_queries,
+            len(images.split.query),
+            init,
+        )
+
+
+def files_that_trained(init: Path, images: ImageFiles) -> set[Path]:
+    """Return the locations of the images that trained a run, or a run that it started from.
+
+    Images that a run held out for validation did not train it. A run on features names its images
+    by the paths in their file: those of `images` that have these paths are returned. If the file is
+    gone, nothing is known of them.
+    """
+    trained = read_trained_before(init)
+    record = read_record(init) if (init / RECORD).exists() else None
+    if (init / SPLIT).exists():
+        kept = image_table(init / SPLIT)
+        trained.update(locations(kept, fitted_rows(kept.labels, kept.split, record)))
+    if names := features_that_trained(record):
+        named = [row for row, path in enumerate(images.paths) if path in names]
+        trained.update(locations(images, np.array(named, dtype=np.int64)))
+    return trained
+
+
+def fitted_rows(
+    labels: Labels, split: Split, record: RunRecord | None
+) -> Int64[np.ndarray, " trained"]:
+    """Return the training rows without those that the run held out."""
+    # A head that is trained before the whole network trains on all of them.
+    head_first = record is not None and record.tune == "whole" and record.views is not None
+    if record is None or head_first:
+        return split.train
+    share = float(record.settings.get("validation", 0))
+    return training_rows(labels, split, share, seed=record.seed)[0]
+
+
+def features_that_trained(record: RunRecord | None) -> set[str]:
+    """Return the paths of the images whose features trained a run; empty if they are unknown."""
+    file = Path(record.source if record else "")
+    if file.suffix.lower() != ".npz" or not file.is_file():
+        return set()
+    try:
+        with np.load(file, allow_pickle=False) as arrays:  # without reading the features
+            split = Split(train=arrays["train"].astype(np.int64))
+            return set(arrays["paths"][fitted_rows(arrays["labels"], split, record)].tolist())
+    except (OSError, ValueError, LookupError, zipfile.BadZipFile):
+        return set()
+
+
+def write_trained_before(files: set[Path], run: Path) -> None:
+    """Write locations as paths relative to the run's folder, so that they can move together."""
+    folder = run.resolve()
+    paths = sorted(Path(os.path.relpath(file, folder)).as_posix() for file in files)
+    (run / TRAINED_BEFORE).write_text(json.dumps(paths, indent=0) + "\n", encoding="utf-8")
+
+
+def read_trained_before(run: Path) -> set[Path]:
+    """Return the locations of the images that trained the runs that this one started from."""
+    try:
+        paths = json.loads((run / TRAINED_BEFORE).read_text(encoding="utf-8"))
+        folder = run.resolve()
+        return {Path(os.path.normpath(folder / path)) for path in paths}
+    except (OSError, ValueError, TypeError):
+        return set()
+
+
+def locations(images: ImageFiles, rows: Int64[np.ndarray, " rows"]) -> list[Path]:
+    """Return where the images of these rows are, the same for all ways to name a folder."""
 
     @cache  # resolving reads every part of a path from disk
     def real_folder(folder: Path) -> Path:
         return folder.resolve()
 
-    def location(file: Path) -> Path:
-        return real_folder(file.parent) / file.name
-
-    trained = {location(run_images.file(row)) for row in run_images.split.train.tolist()}
-    queries = images.split.query.tolist()
-    return [images.paths[row] for row in queries if location(images.file(row)) in trained]
+    files = (images.file(row) for row in rows.tolist())
+    return [real_folder(file.parent) / file.name for file in files]

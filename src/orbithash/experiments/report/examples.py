@@ -108,7 +108,10 @@ def source_examples(
     rows = {query.row for query in queries} | {
         hit.row for query in queries for method in query.methods for hit in method.hits
     }
-    return SourceExamples(source.display_name, n_bits, queries, thumbnail_uris(source, data, rows))
+    beside_features = source.file.parent if source.file else None
+    places = [folder for folder in (source.images, beside_features, Path()) if folder is not None]
+    thumbnails = thumbnail_uris(data, rows, places)
+    return SourceExamples(source.display_name, n_bits, queries, thumbnails)
 
 
 def search_codes(
@@ -138,12 +141,12 @@ def search_codes(
 SIDE = 72  # pixels; a report holds some hundreds of thumbnails, of about 2 kB each
 
 
-def thumbnail(file: Path | None) -> Image.Image | None:
+def thumbnail(file: Path | None, side: int = SIDE) -> Image.Image | None:
     """Shrink the centre of an image; None if it is missing or cannot be read."""
     if file is None:
         return None
     try:
-        return ImageOps.fit(read_rgb(file, at_least=SIDE), (SIDE, SIDE))
+        return ImageOps.fit(read_rgb(file, at_least=side), (side, side))
     except UnreadableImageError:
         return None
 
@@ -158,13 +161,18 @@ def find_image(data: SourceData, row: int, folders: Sequence[Path] = ()) -> Path
     return next((file for file in candidates if file.is_file()), None)
 
 
-def thumbnail_uris(source: TableSource, data: SourceData, rows: Iterable[int]) -> dict[int, str]:
+def image_folders(source: str) -> tuple[Path, ...]:
+    """Return the folders that paths in a features file may be relative to."""
+    return (Path(source).parent, Path())
+
+
+def thumbnail_uris(
+    data: SourceData, rows: Iterable[int], folders: Sequence[Path], *, side: int = SIDE
+) -> dict[int, str]:
     """Return thumbnails as data URIs by row, without those of missing or unreadable images."""
-    beside_features = source.file.parent if source.file else None
-    folders = [folder for folder in (source.images, beside_features, Path()) if folder is not None]
     uris = {}
     for row in sorted(rows):
-        image = thumbnail(find_image(data, row, folders))
+        image = thumbnail(find_image(data, row, folders), side)
         if image is not None:
             content = io.BytesIO()
             image.save(content, format="JPEG", quality=60)

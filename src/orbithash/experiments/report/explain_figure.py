@@ -1,6 +1,7 @@
 """The figure of an explanation: the ranked list above, the weight of every pair below."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,6 +16,7 @@ from orbithash.experiments.report.figure import INK, OKABE_ITO, PAPER
 RELATED, UNRELATED = OKABE_ITO[1], OKABE_ITO[0]
 N_BRACKETS = 3  # number of pairs marked above the list, heaviest first
 MAX_LABEL = 20  # characters
+QUERY_PLACE = -0.3  # left of the list, which starts at 1
 
 
 def heaviest(explanation: Explanation) -> list[WeightedPair]:
@@ -49,48 +51,48 @@ def draw_list(axes: Axes, explanation: Explanation, images: Mapping[int, Image.I
     """Draw the images as boxes, nearest first, with brackets over the heaviest pairs."""
     items = explanation.items
     axes.set_title(
-        f"Query {explanation.row}: {shorten(explanation.label)}\n",
+        f"Query {explanation.row}: {shorten(explanation.label)}\n\n",
         loc="left",
         color=INK,
         fontweight="bold",
     )
-    axes.text(
+    n_related = sum(item.related for item in items)
+    result = (
+        f"Right: all {explanation.n_related:,} related images are nearer than any unrelated one."
+        if explanation.is_right
+        else f"Average precision {explanation.database_average_precision:.3f}, and "
+        f"{explanation.average_precision:.3f} of this list."
+    )
+    summary = axes.text(
         0,
         1.01,
-        f"{len(items)} of {explanation.n_database:,} images of the database, by Hamming distance "
-        f"of {explanation.n_bits} bits: {sum(item.related for item in items)} related ones spread "
-        f"over their ranks, and the nearest unrelated. Average precision of this list "
-        f"{explanation.average_precision:.3f}.",
+        f"{result}\n{len(items)} of {explanation.n_database:,} images of the database, by Hamming "
+        f"distance of {explanation.n_bits} bits: {n_related} of {explanation.n_related:,} related "
+        "ones, spread over their ranks, and the nearest unrelated.",
         transform=axes.transAxes,
         fontsize=9,
+        linespacing=1.5,
         color=INK,
     )
+    summary.set_in_layout(False)  # a long line must not make the axes narrow
     for rank, item in enumerate(items, start=1):
         draw_item(axes, rank, item, images.get(item.row))
     marked = [pair for pair in heaviest(explanation)[:N_BRACKETS] if pair.weighted > 0]
     for level, pair in enumerate(sorted(marked, key=lambda p: abs(p.positive - p.negative))):
         draw_bracket(axes, pair, level)
-    axes.set(xlim=(0.3, len(items) + 0.7), ylim=(-1.75, 2.5))
+    left = 0.3
+    if explanation.row in images:
+        left = -1.0
+        draw_box(axes, QUERY_PLACE, images[explanation.row], INK, "-")
+        axes.text(QUERY_PLACE, -0.68, "query", ha="center", fontsize=8, color=INK)
+    axes.set(xlim=(left, len(items) + 0.7), ylim=(-1.75, 2.5))
     axes.set_axis_off()
 
 
 def draw_item(axes: Axes, rank: int, item: RankedImage, image: Image.Image | None) -> None:
     colour = RELATED if item.related else UNRELATED
-    axes.add_patch(
-        Rectangle(
-            (rank - 0.42, -0.45),
-            0.84,
-            0.9,
-            facecolor=PAPER,
-            edgecolor=colour,
-            linewidth=2.5,
-            # Distinguishable without colour too.
-            linestyle="-" if item.related else (0, (2, 1.2)),
-        )
-    )
-    if image is not None:
-        picture = OffsetImage(np.asarray(image), zoom=0.55)
-        axes.add_artist(AnnotationBbox(picture, (rank, 0), frameon=False, pad=0))
+    # Distinguishable without colour too.
+    draw_box(axes, rank, image, colour, "-" if item.related else (0, (2, 1.2)))
     sign = "✓" if item.related else "✗"
     axes.text(
         rank,
@@ -115,6 +117,26 @@ def draw_item(axes: Axes, rank: int, item: RankedImage, image: Image.Image | Non
         fontsize=7.5,
         color=INK,
     )
+
+
+def draw_box(
+    axes: Axes, place: float, image: Image.Image | None, colour: str, linestyle: Any
+) -> None:
+    """Draw a frame with the image inside, if there is one."""
+    axes.add_patch(
+        Rectangle(
+            (place - 0.42, -0.45),
+            0.84,
+            0.9,
+            facecolor=PAPER,
+            edgecolor=colour,
+            linewidth=2.5,
+            linestyle=linestyle,
+        )
+    )
+    if image is not None:
+        picture = OffsetImage(np.asarray(image), zoom=0.55)
+        axes.add_artist(AnnotationBbox(picture, (place, 0), frameon=False, pad=0))
 
 
 def draw_bracket(axes: Axes, pair: WeightedPair, level: int) -> None:

@@ -104,7 +104,7 @@ def mean_recall_precision(
 def mean_precision_at(
     runs: Sequence[Scores],
 ) -> tuple[Int64[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """Return the values of N, and the mean precision@N at each."""
-    numbers = sorted(runs[0].precision_at)
+    """Return the values of N that all runs have, and the mean precision@N at each."""
+    numbers = sorted(set.intersection(*(set(scores.precision_at) for scores in runs)))
     precision = [np.mean([scores.precision_at[n] for scores in runs]) for n in numbers]
     return np.array(numbers, dtype=np.int64), np.array(precision)
