@@ -6,6 +6,7 @@ HashingError
 │   ├── UnreadableImageError              an image file is missing, damaged or not an image
 │   ├── DivergedError                     a loss became NaN or infinite in training
 │   ├── UnknownIdError                    an index holds no item with this id
+│   ├── UnknownLabelError                 a filter names a label that no item of an index has
 │   ├── IdInUseError                      an item was added under the id of another
 │   ├── NoIdsLeftError                    an index has no free ids above the largest in use
 │   └── DamagedIndexError                 the files of an index are damaged
@@ -14,6 +15,8 @@ HashingError
 └── MissingExtraError     (ImportError)   an optional dependency is not installed
 """
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
 
 
@@ -52,6 +55,21 @@ class UnknownIdError(InputError):
 
     def __init__(self, identifier: int) -> None:
         super().__init__(f"there is no item with id {identifier}; ids are shown by search")
+
+
+class UnknownLabelError(InputError):
+    """A filter names a label that no item of an index has."""
+
+    def __init__(self, label: str, known: Iterable[str] = ()) -> None:
+        self.label = label
+        by_lowercase = {each.lower(): each for each in known}
+        close = [by_lowercase[each] for each in get_close_matches(label.lower(), by_lowercase)]
+        hint = (
+            "did you mean " + " or ".join(map(repr, close)) + "?"
+            if close
+            else "give a label of the indexed items"
+        )
+        super().__init__(f"no item has the label {label!r}; {hint}")
 
 
 class IdInUseError(InputError):

@@ -1,6 +1,7 @@
 """One query, one meaning: the command, `SearchIndex.query` and `find` return the same hits."""
 
 import json
+import re
 from dataclasses import asdict
 
 import numpy as np
@@ -10,9 +11,10 @@ import orbithash
 from coloured_images import coloured
 from indexed_runs import image_run
 from orbithash.cli import run
-from orbithash.errors import InputError
-from orbithash.index import Where
+from orbithash.errors import InputError, UnknownLabelError
+from orbithash.index import Where, create_index
 from orbithash.retrieval import Query, find
+from orbithash.retrieval.query import nearest_distance
 
 N_BITS = 24
 LABEL = Where(labels=("1",))
@@ -102,6 +104,34 @@ def test_command_index_and_find_return_the_same_hits(
 def test_ten_are_found_by_default_and_all_within_a_radius(index):
     assert len(index.query(id=0)) == 10
     assert len(index.query(id=0, radius=N_BITS)) == len(index) - 1
+
+
+def test_a_label_that_no_item_has_is_refused(photos, index, capsys):
+    words = ["search", str(photos / "photos.orbit"), "--like", "7", "--label", "11"]
+    message = "no item has the label '11'; did you mean '1'?"
+    assert run(words) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+    where = Where(labels=("1", "11"))
+    with pytest.raises(UnknownLabelError, match=re.escape(message)):
+        index.query(id=7, where=where)
+    with pytest.raises(UnknownLabelError, match="'11'"):
+        find(index.index, [Query(id=7), Query(id=7, where=where)])
+
+
+@pytest.mark.parametrize("where", [None, LABEL], ids=["all", "label"])
+def test_the_nearest_distance_is_the_smallest(index, where):
+    (items,) = index.iterate()
+    label = where and "1"
+    for i, code in zip(items.ids.tolist(), items.codes, strict=True):
+        ((nearest, _),) = literal_hits(index, ~code, k=1, label=label)
+        assert nearest_distance(index.index, ~code, where) == nearest
+        ((nearest, _),) = literal_hits(index, code, k=1, label=label, without=i)
+        assert nearest_distance(index.index, code, where, without=i) == nearest
+
+
+def test_an_empty_index_has_no_nearest_distance(tmp_path):
+    with create_index(tmp_path / "empty.orbit", 8) as empty:
+        assert nearest_distance(empty, np.zeros(1, np.uint8), None) is None
 
 
 def test_queries_of_different_parameters_are_answered_each_by_its_own(index):

@@ -1,13 +1,13 @@
 """One query for command, server and Python: codes or stored items in, items with metadata out."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import UInt8
 
-from orbithash.errors import InputError, UnknownIdError
+from orbithash.errors import InputError, UnknownIdError, UnknownLabelError
 from orbithash.index import Ball, Index, Metadata, Where
 from orbithash.index.checks import as_ids, check_radius
 
@@ -65,9 +65,13 @@ class Result:
 
 
 def find(index: Index, queries: Sequence[Query]) -> list[Result]:
-    """Search for several queries; those with equal parameters are searched together."""
+    """Search for several queries; those with equal parameters are searched together.
+
+    A filter by a label that no item has raises `UnknownLabelError`.
+    """
     for query in queries:
         check_query(query)
+    check_labels(index, [query.where for query in queries if query.where is not None])
     stored = stored_items(index, [query.id for query in queries if query.id is not None])
     codes = [
         stored[query.id].code if query.id is not None else given_code(query) for query in queries
@@ -97,6 +101,29 @@ def find(index: Index, queries: Sequence[Query]) -> list[Result]:
         result_of(query, code, stored, [pair for pair in pairs if pair[1] in present], present)
         for query, code, pairs in zip(queries, codes, found, strict=True)
     ]
+
+
+def nearest_distance(
+    index: Index,
+    code: UInt8[np.ndarray, " bytes"],
+    where: Where | None,
+    *,
+    without: int | None = None,
+) -> int | None:
+    """Return the bits between a code and the nearest item, or None if there is no item.
+
+    `without` is the id of an item to leave out: the query itself.
+    """
+    nearest = index.search(code[None], 1 if without is None else 2, where)
+    pairs = pairs_within(Ball(nearest.ids[0], nearest.distances[0]), None, without=without)
+    return pairs[0][0] if pairs else None
+
+
+def check_labels(index: Index, filters: Iterable[Where]) -> None:
+    """Raise for a label that no item has."""
+    for label in dict.fromkeys(label for where in filters for label in where.labels):
+        if index.count(Where(labels=(label,))) == 0:
+            raise UnknownLabelError(label)
 
 
 def check_query(query: Query) -> None:

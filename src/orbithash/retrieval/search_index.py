@@ -13,7 +13,7 @@ from orbithash.data import open_unlabelled
 from orbithash.encoders import Encoder, Progress
 from orbithash.encoders.progress import reporting
 from orbithash.encoders.runs.model_file import encoder_from_bytes, encoder_to_bytes
-from orbithash.errors import InputError
+from orbithash.errors import InputError, UnknownLabelError
 from orbithash.index import (
     Ball,
     Index,
@@ -133,7 +133,7 @@ class SearchIndex:
             code = codes[0]
         elif code is not None:
             code = as_codes(np.atleast_2d(checked_bytes(code)), self.n_bits)[0]
-        (result,) = find(self.index, [Query(code, id, k, radius, where)])
+        (result,) = self._find([Query(code, id, k, radius, where)])
         return list(result.hits)
 
     def query_many(
@@ -152,11 +152,17 @@ class SearchIndex:
             names, embeddings = self.encoder.embed_queries(items)
             codes = pack(binarize(embeddings))
             queries = [Query(code, None, k, radius, where) for code in codes] + queries
-        results = find(self.index, queries)
+        results = self._find(queries)
         for result in results[len(names) :]:
             assert result.item is not None
             names.append(result.item.metadata.path or str(result.item.id))
         return list(zip(names, results, strict=True))
+
+    def _find(self, queries: Sequence[Query]) -> list[Result]:
+        try:
+            return find(self.index, queries)
+        except UnknownLabelError as error:
+            raise UnknownLabelError(error.label, self.label_counts()) from None
 
     @property
     def n_bits(self) -> int:
@@ -189,8 +195,11 @@ class SearchIndex:
     def iterate(self, batch_size: int = 4096) -> Iterator[Items]:
         return self.index.iterate(batch_size)
 
-    def sample(self, n: int, *, seed: int) -> Items:
-        return self.index.sample(n, seed=seed)
+    def count(self, where: Where) -> int:
+        return self.index.count(where)
+
+    def sample(self, n: int, *, seed: int, where: Where | None = None) -> Items:
+        return self.index.sample(n, seed=seed, where=where)
 
     def label_counts(self) -> dict[str, int]:
         return self.index.label_counts()

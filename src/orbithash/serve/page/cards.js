@@ -2,7 +2,7 @@
 
 import { thumbnailUrl } from "./api.js";
 import { bitStrip } from "./bits.js";
-import { element, svg } from "./dom.js";
+import { bits, element, svg } from "./dom.js";
 import { readState, urlOf } from "./state.js";
 
 const MAX_ATTEMPTS = 3; // to load an image
@@ -41,7 +41,7 @@ export function hitCard(hit, queryCode, nBits) {
       element(
         "span",
         { class: "facts" },
-        element("span", { class: "distance" }, String(hit.distance)),
+        element("span", { class: "distance" }, bits(hit.distance)),
         labelText(hit),
         matchMark(hit.matches),
       ),
