@@ -588,6 +588,7 @@ def test_an_empty_index_says_so(browser, tmp_path):  # noqa: F811
         assert visit.page.locator("#random").is_hidden()
         visit.page.goto(server.address + "?view=collection")
         visit.page.wait_for_selector(".tiles")
+        assert "null" not in visit.page.inner_text("#collection")
         visit.close()
     assert visit.errors == []
 

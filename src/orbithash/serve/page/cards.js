@@ -70,8 +70,12 @@ export function itemImage(item, alt = "") {
 
 const shortName = (name) => name.split("/").pop().slice(-24) || "no image";
 
-const labelText = (item) =>
-  element("span", { class: "label" }, item.labels.join(", ") || element("span", { class: "faint" }, "no label"));
+// Without labels the name, unless the placeholder of the image shows it already.
+function labelText(item) {
+  const labels = item.labels.join(", ");
+  const text = labels || element("span", { class: "faint" }, item.picture ? shortName(item.name) : "no label");
+  return element("span", { class: "label", title: labels || item.name }, text);
+}
 
 function matchMark(matches) {
   if (matches === null) return null;

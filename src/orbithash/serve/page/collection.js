@@ -22,7 +22,7 @@ export function showCollection() {
     });
     if (signal.aborted) return;
     const [sample, drawSample] = samplePanel(stats, signal);
-    byId("collection").replaceChildren(
+    const parts = [
       element("h1", { id: "collection-title", tabindex: "-1" }, "Collection"),
       tiles(stats),
       element("div", { class: "columns" }, labelPanel(stats), element("div", {}, distancePanel(stats), bitPanel(stats))),
@@ -33,10 +33,11 @@ export function showCollection() {
         stats,
       ),
       pairPanel("Farthest pairs", "Pairs of the sample with the largest distances.", stats.farthest, stats),
-      sample,
-    );
+      stats.count ? sample : null,
+    ];
+    byId("collection").replaceChildren(...parts.filter(Boolean));
     if (finishNavigation()) byId("collection-title").focus({ preventScroll: true });
-    await drawSample();
+    if (stats.count) await drawSample();
   });
 }
 
@@ -155,7 +156,7 @@ function samplePanel(stats, signal) {
   const grid = element("ul", { class: "grid small", "aria-label": "Random sample" });
   const draw = async () => {
     const seed = randomSeed();
-    const { items } = stats.count ? await api.sample(SAMPLE_SIZE, seed, [], signal) : { items: [] };
+    const { items } = await api.sample(SAMPLE_SIZE, seed, [], signal);
     grid.replaceChildren(...shuffled(items, seed).map(itemCard));
   };
   const others = element("button", { type: "button", class: "quiet", click: () => runAndReport(draw) }, "Show others");

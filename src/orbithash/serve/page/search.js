@@ -134,21 +134,24 @@ function showResults(state, response) {
 
 function showQuery({ query, n_bits: nBits }) {
   const preview = query.item ? null : loadPreview(query.code);
-  const image = query.item
-    ? element("a", { href: api.originalUrl(query.item), "aria-label": "Original image", title: "Original image" }, itemImage(query.item))
-    : preview
-      ? element("span", { class: "picture" }, element("img", { src: preview, alt: "Your image" }))
-      : null;
   const title = query.item ? query.item.labels.join(", ") || query.item.name : preview ? "Your image" : "Code";
   const name = query.item?.name ?? `${query.code.slice(0, 16)}${query.code.length > 16 ? "…" : ""}`;
   document.title = `${title} · orbithash`;
   byId("query").replaceChildren(
-    ...[image].filter(Boolean),
-    element("h2", {}, title),
-    element("p", { class: "faint name" }, name),
+    ...[query.item ? linkedImage(query.item) : previewImage(preview)].filter(Boolean),
+    element("h2", { title }, title),
+    ...(name === title ? [] : [element("p", { class: "faint name", title: name }, name)]),
     bitStrip(query.code, nBits),
   );
   byId("query").hidden = false;
+}
+
+const previewImage = (source) =>
+  source && element("span", { class: "picture" }, element("img", { src: source, alt: "Your image" }));
+
+function linkedImage(item) {
+  if (!item.picture) return itemImage(item);
+  return element("a", { href: api.originalUrl(item), "aria-label": "Original image", title: "Original image" }, itemImage(item));
 }
 
 function showSummary(state, response) {

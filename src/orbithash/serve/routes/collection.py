@@ -196,7 +196,9 @@ def compute_statistics(index: Index, *, seed: int = 0) -> Statistics:
     """Compute the statistics of an index; the sample depends only on the index and the seed."""
     stats, sample = index.stats(), index.sample(SAMPLE_SIZE, seed=seed)
     bits = unpack(sample.codes, index.n_bits)
-    first, second = np.triu_indices(len(sample), k=1)
+    # In random order, so that pairs at equal distances come from the whole sample.
+    pair = np.stack(np.triu_indices(len(sample), k=1))
+    first, second = np.random.default_rng(seed).permutation(pair, axis=1)
     distances = hamming_distances(sample.codes, sample.codes)[first, second]
     order = np.argsort(distances, kind="stable")
 
