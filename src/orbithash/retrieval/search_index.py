@@ -1,6 +1,7 @@
 """An index together with its encoder: index images, and search by image, vector or id."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -133,7 +134,8 @@ class SearchIndex:
             code = codes[0]
         elif code is not None:
             code = as_codes(np.atleast_2d(checked_bytes(code)), self.n_bits)[0]
-        (result,) = self._find([Query(code, id, k, radius, where)])
+        with self._suggesting_labels():
+            (result,) = find(self.index, [Query(code, id, k, radius, where)])
         return list(result.hits)
 
     def query_many(
@@ -152,15 +154,17 @@ class SearchIndex:
             names, embeddings = self.encoder.embed_queries(items)
             codes = pack(binarize(embeddings))
             queries = [Query(code, None, k, radius, where) for code in codes] + queries
-        results = self._find(queries)
+        with self._suggesting_labels():
+            results = find(self.index, queries)
         for result in results[len(names) :]:
             assert result.item is not None
             names.append(result.item.metadata.path or str(result.item.id))
         return list(zip(names, results, strict=True))
 
-    def _find(self, queries: Sequence[Query]) -> list[Result]:
+    @contextmanager
+    def _suggesting_labels(self) -> Iterator[None]:
         try:
-            return find(self.index, queries)
+            yield
         except UnknownLabelError as error:
             raise UnknownLabelError(error.label, self.label_counts()) from None
 
