@@ -6,6 +6,7 @@ HashingError
 │   ├── UnreadableImageError              an image file is missing, damaged or not an image
 │   ├── DivergedError                     a loss became NaN or infinite in training
 │   ├── UnknownIdError                    an index holds no item with this id
+│   ├── UnknownLabelError                 a filter names a label that no item of an index has
 │   ├── IdInUseError                      an item was added under the id of another
 │   ├── NoIdsLeftError                    an index has no free ids above the largest in use
 │   └── DamagedIndexError                 the files of an index are damaged
@@ -14,6 +15,8 @@ HashingError
 └── MissingExtraError     (ImportError)   an optional dependency is not installed
 """
 
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 
@@ -54,6 +57,34 @@ class UnknownIdError(InputError):
 
     def __init__(self, identifier: int) -> None:
         super().__init__(f"there is no item with id {identifier}; ids are shown by search")
+
+
+class UnknownLabelError(InputError):
+    """A filter names a label that no item of an index has."""
+
+    def __init__(self, label: str, known: Iterable[str] = ()) -> None:
+        self.label = label
+        hint = label_hint(label, list(known)) if known else "give a label of the indexed items"
+        super().__init__(f"no item has the label {label!r}; {hint}")
+
+
+def label_hint(label: str, known: Sequence[str], n_shown: int = 5) -> str:
+    """Return which label may be meant.
+
+    >>> label_hint("House wren", ["195.Carolina_Wren", "196.House_Wren", "200.Yellowthroat"])
+    'did you mean 196.House_Wren?'
+    >>> label_hint("wren", ["robin", "gull", "crow"])
+    'the labels are robin, gull, crow'
+    """
+    by_lower_case = {name.casefold(): name for name in known}
+    close = [name for name in by_lower_case if label.casefold() in name]
+    close = close or get_close_matches(label.casefold(), by_lower_case, n_shown)
+    if close:
+        names = [by_lower_case[name] for name in close[:n_shown]]
+        return f"did you mean {' or '.join(names)}?"
+    rest = len(known) - n_shown
+    more = f" and {rest} more" if rest > 0 else ""
+    return f"the labels are {', '.join(known[:n_shown])}{more}"
 
 
 class IdInUseError(InputError):

@@ -11,9 +11,10 @@ import orbithash
 from coloured_images import coloured
 from indexed_runs import image_run
 from orbithash.cli import run
-from orbithash.errors import InputError
+from orbithash.errors import InputError, UnknownLabelError
 from orbithash.index import Metadata, Where, create_index
-from orbithash.retrieval import Query, check_labels, find
+from orbithash.retrieval import Query, find
+from orbithash.retrieval.query import nearest_distance
 
 N_BITS = 24
 LABEL = Where(labels=("1",))
@@ -105,6 +106,34 @@ def test_ten_are_found_by_default_and_all_within_a_radius(index):
     assert len(index.query(id=0, radius=N_BITS)) == len(index) - 1
 
 
+def test_a_label_that_no_item_has_is_refused(photos, index, capsys):
+    words = ["search", str(photos / "photos.orbit"), "--like", "7", "--label", "11"]
+    message = "no item has the label '11'; did you mean '1'?"
+    assert run(words) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+    where = Where(labels=("1", "11"))
+    with pytest.raises(UnknownLabelError, match=re.escape(message)):
+        index.query(id=7, where=where)
+    with pytest.raises(UnknownLabelError, match="'11'"):
+        find(index.index, [Query(id=7), Query(id=7, where=where)])
+
+
+@pytest.mark.parametrize("where", [None, LABEL], ids=["all", "label"])
+def test_the_nearest_distance_is_the_smallest(index, where):
+    (items,) = index.iterate()
+    label = where and "1"
+    for i, code in zip(items.ids.tolist(), items.codes, strict=True):
+        ((nearest, _),) = literal_hits(index, ~code, k=1, label=label)
+        assert nearest_distance(index.index, ~code, where) == nearest
+        ((nearest, _),) = literal_hits(index, code, k=1, label=label, without=i)
+        assert nearest_distance(index.index, code, where, without=i) == nearest
+
+
+def test_an_empty_index_has_no_nearest_distance(tmp_path):
+    with create_index(tmp_path / "empty.orbit", 8) as empty:
+        assert nearest_distance(empty, np.zeros(1, np.uint8), None) is None
+
+
 def test_queries_of_different_parameters_are_answered_each_by_its_own(index):
     queries = [Query(id=i, k=k, radius=r) for i in (0, 7) for k in (None, 2) for r in (None, 8)]
     together = find(index.index, queries)
@@ -144,16 +173,15 @@ def test_an_id_that_is_not_stored_and_a_code_of_another_length_are_rejected(inde
 
 def test_labels_that_no_item_has_are_rejected_with_those_that_may_be_meant(tmp_path):
     names = ["House Wren", "Rock Wren", "Robin", "Crow", "Gull", "Jay", "Tern"]
-    with create_index(tmp_path / "birds.orbit", 16) as index:
+    code = np.zeros(2, np.uint8)
+    create_index(tmp_path / "birds.orbit", 16).close()
+    with orbithash.open_index(tmp_path / "birds.orbit") as index:
         index.add(codes=np.zeros((7, 2), np.uint8), metadata=[Metadata("", (n,)) for n in names])
-        check_labels(index, ["Robin", "Crow"])
+        assert len(index.query(code=code, where=Where(labels=("Robin", "Crow")))) == 2
         for label, message in {
             "wren": "no item has the label 'wren'; did you mean House Wren or Rock Wren?",
             "robbin": "did you mean Robin?",
             "owl": "the labels are Crow, Gull, House Wren, Jay, Robin and 2 more",
         }.items():
-            with pytest.raises(InputError, match=re.escape(message)):
-                check_labels(index, ["Robin", label])
-        index.remove([2])
-        with pytest.raises(InputError, match="no item has the label 'Robin'"):
-            check_labels(index, ["Robin"])
+            with pytest.raises(UnknownLabelError, match=re.escape(message)):
+                index.query(code=code, where=Where(labels=("Robin", label)))

@@ -19,7 +19,8 @@ def test_milvus_and_folder_give_the_same_responses(tmp_path, milvus_server):
             ours, theirs = (
                 client.post(f"{API}/search", json=request).json() for client in (folder, milvus)
             )
-            assert theirs["hits"] == ours["hits"]
+            for name in ("hits", "count", "n_with_labels", "nearest_distance"):
+                assert theirs[name] == ours[name]
         ours, theirs = (
             client.post(f"{API}/search/image", files={"image": content}, data={"k": 100}).json()
             for client in (folder, milvus)
@@ -30,6 +31,9 @@ def test_milvus_and_folder_give_the_same_responses(tmp_path, milvus_server):
         for name in ("count", "n_bits", "labels", "bit_balance", "distances"):
             assert theirs[name] == ours[name]
         assert len(milvus.get(f"{API}/sample?n=5").json()["items"]) == 5
+        some = milvus.get(f"{API}/sample?n=3&labels=1").json()["items"]
+        assert [item["labels"] for item in some] == [["1"]] * 3
+        assert "'dodo'" in milvus.get(f"{API}/sample?labels=dodo").json()["detail"]
         added = milvus.post(f"{API}/items", json={"items": [{"code": "00ff00", "labels": ["x"]}]})
         (identifier,) = added.json()["ids"]
         found = milvus.post(f"{API}/search", json={"code": "00ff00", "labels": ["x"]}).json()

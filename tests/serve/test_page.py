@@ -86,7 +86,7 @@ def test_dropping_an_image_shows_the_nearest_items(page, index_path):
     page.dispatch_event("body", "drop", {"dataTransfer": data})
     assert page.locator("#drop-overlay").is_hidden()
     assert wait_for_results(page, "code=").count() == N_ITEMS
-    assert cards(page).first.locator(".distance").inner_text() == "0"
+    assert cards(page).first.locator(".distance").inner_text() == "0 bits"
     assert page.locator("#query img").get_attribute("src").startswith("data:image/")
     assert re.search(r"Took [\d.]+ ms: .* to encode, .* to search", page.inner_text("#latency"))
     page.reload()  # the URL holds the code, the tab the preview
@@ -136,7 +136,9 @@ def test_each_result_shows_its_distance_and_differing_bits(visit):
     visit.page.goto(visit.address + "?id=5")
     results = wait_for_results(visit.page, "id=5")
     for i in range(results.count()):
-        distance = int(results.nth(i).locator(".distance").inner_text())
+        distance, unit = results.nth(i).locator(".distance").inner_text().split()
+        distance = int(distance)
+        assert unit == ("bit" if distance == 1 else "bits")
         spoken = results.nth(i).locator(".strip").get_attribute("aria-label")
         expected = f"{distance} of 24 bits differ: " if distance else "all 24 bits are equal"
         assert spoken.startswith(expected)
@@ -167,7 +169,7 @@ def test_sliders_and_labels_restrict_the_results(visit):
     page.wait_for_function("() => location.search.includes('radius=0')")
     page.wait_for_function(
         "() => [...document.querySelectorAll('#grid .distance')]"
-        ".every((shown) => shown.textContent === '0')"
+        ".every((shown) => shown.textContent === '0 bits')"
     )
     page.keyboard.press("End")
     page.wait_for_function("() => !location.search.includes('radius')")
@@ -181,6 +183,8 @@ def test_sliders_and_labels_restrict_the_results(visit):
     )
     page.reload()
     assert wait_for_results(page, "label=2").count() == 5
+    assert page.inner_text("#summary") == "5 nearest of 8 other images with the label 2"
+    assert page.inner_text("#latency").startswith("24 images in all. Took ")
     page.click("#chosen button")
     page.wait_for_function("() => !location.search.includes('label')")
     page.wait_for_function("() => document.querySelector('#grid .mark.same')")
@@ -522,15 +526,111 @@ def test_the_skip_link_does_not_search_again(visit):
     assert not [url for url in requests if url.endswith("/search")]
 
 
-def test_an_unlisted_label_can_be_typed(visit):
-    visit.page.goto(visit.address + "?id=5")
-    wait_for_results(visit.page, "id=5")
-    visit.page.fill("#label", "dodo")
-    visit.page.keyboard.press("Enter")
-    visit.page.wait_for_function(
-        "() => document.querySelector('#summary').textContent"
-        ".includes('No other image has the label dodo')"
+def test_a_label_that_no_image_has_is_refused_and_can_be_removed(failing):
+    page = failing.page
+    page.goto(failing.address + "?id=5")
+    wait_for_results(page, "id=5")
+    page.fill("#label", "dodo")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#problem:visible")
+    assert "No item has the label 'dodo'" in page.inner_text("#problem")
+    assert cards(page).count() == 0
+    page.reload()  # a link with the label
+    page.wait_for_selector("#problem:visible")
+    assert page.inner_text("#k-shown") == "24"
+    page.click("#chosen button")
+    assert wait_for_results(page, "?id=5").count() == N_ITEMS - 1
+    assert page.locator("#problem").is_hidden()
+
+
+def test_a_random_image_clears_the_filter(visit):
+    page = visit.page
+    page.goto(visit.address + "?id=5&k=3&label=2")
+    wait_for_results(page, "label=2")
+    page.click("#random")
+    page.wait_for_function("() => !location.search.includes('label')")
+    assert wait_for_results(page, "k=3").count() == 3
+    assert page.locator("#chosen li").count() == 0
+    assert "nearest of 23 other images" in page.inner_text("#summary")
+
+
+def test_an_empty_radius_says_how_far_the_nearest_image_is(browser, tmp_path):  # noqa: F811
+    index = create_index(tmp_path / "far.orbit", 8)
+    metadata = [Metadata(labels=(label,)) for label in ("a", "a", "b")]
+    index.add(codes=[[0b0], [0b111], [0b11111]], metadata=metadata)
+    with live_server(index) as server:
+        visit = Visit(browser, server.address)
+        for query, expected in [
+            ("?id=0&radius=1", "Nothing within 1 bit: the nearest is 3 bits away"),
+            (
+                "?id=0&radius=4&label=b",
+                "Nothing with the label b within 4 bits: the nearest is 5 bits away",
+            ),
+            ("?id=0&radius=3", "1 of 2 other images within 3 bits, 1 with the same label"),
+            ("?id=2&label=b", "The index has no other image with the label b"),
+        ]:
+            visit.page.goto(server.address + query)
+            visit.page.wait_for_function(
+                "text => document.querySelector('#summary').textContent === text", arg=expected
+            )
+        visit.close()
+    assert visit.errors == []
+
+
+def test_an_empty_index_says_so(browser, tmp_path):  # noqa: F811
+    with live_server(create_index(tmp_path / "empty.orbit", 8)) as server:
+        visit = Visit(browser, server.address)
+        visit.page.goto(server.address)
+        visit.page.wait_for_function(
+            "() => document.querySelector('#summary').textContent === 'The index is empty'"
+        )
+        assert "orbithash index" in visit.page.inner_text("#latency")
+        assert visit.page.locator("#random").is_hidden()
+        visit.page.goto(server.address + "?view=collection")
+        visit.page.wait_for_selector(".tiles")
+        assert "null" not in visit.page.inner_text("#collection")
+        visit.close()
+    assert visit.errors == []
+
+
+def test_a_label_of_the_collection_leads_to_its_images(page):
+    page.click("nav a[data-view=collection]")
+    page.click(".bars a >> text=1")
+    page.wait_for_function("() => location.search.includes('label=1')")
+    page.wait_for_function(
+        "() => document.querySelector('#summary').textContent === '8 of 8 images with the label 1'"
     )
+    assert set(page.locator("#grid .label").all_inner_texts()) == {"1"}
+    assert page.inner_text("#latency") == "24 images in all, 24 bits each"
+    page.click("#chosen button")
+    page.wait_for_function("() => document.querySelectorAll('#grid .card').length === 24")
+
+
+@pytest.mark.parametrize("visit", [PHONE, {}], indirect=True, ids=["phone", "laptop"])
+def test_no_text_of_a_chart_is_clipped(visit):
+    visit.page.goto(visit.address + "?view=collection")
+    visit.page.wait_for_selector(".chart text")
+    clipped = visit.page.evaluate(
+        """() => [...document.querySelectorAll('.chart text')].filter((text) => {
+            const inner = text.getBoundingClientRect();
+            const outer = text.ownerSVGElement.getBoundingClientRect();
+            return inner.left < outer.left || inner.right > outer.right
+                || inner.top < outer.top || inner.bottom > outer.bottom;
+        }).map((text) => text.textContent)"""
+    )
+    assert clipped == []
+    assert "0 bits" in visit.page.locator(".chart").first.inner_text()
+
+
+def test_the_api_is_described_without_other_hosts(page):
+    page.click("nav >> text=API")
+    page.wait_for_selector("details")
+    assert page.locator("details").count() >= 15
+    page.click("summary >> text=Search by an uploaded image")
+    shown = page.inner_text("details[open]")
+    assert "-F image=@photo.jpg" in shown
+    assert "nearest_distance" in shown
+    assert page.locator("text=openapi.json").get_attribute("href") == "openapi.json"
 
 
 def test_ids_above_2_to_the_53_work(browser, tmp_path):  # noqa: F811

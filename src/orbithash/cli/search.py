@@ -67,12 +67,10 @@ def search_command(
     from orbithash import open_index  # --help must not wait for torch
     from orbithash.data.folder import images_named
     from orbithash.index import Where
-    from orbithash.retrieval import check_labels
 
     console = Console()
     unreadable: list[UnreadableImageError] = []
     with open_index(index, engine=engine) as opened:
-        check_labels(opened.index, label or ())
         where = Where(labels=tuple(label)) if label else None
         found = opened.query_many(
             images_named(images or ()),
@@ -122,13 +120,13 @@ def nothing_found(
     index: "SearchIndex", result: "Result", radius: int | None, where: "Where | None"
 ) -> str:
     """Say why a query has no results: how far away the nearest item is."""
-    from orbithash.retrieval import Query, find
+    from orbithash.retrieval import nearest_distance
 
     item = None if result.item is None else result.item.id
-    (nearest,) = find(index.index, [Query(result.code, item, k=1, where=where)])
-    if not nearest.hits:
+    nearest = nearest_distance(index.index, result.code, where, without=item)
+    if nearest is None:
         return "nothing found; the index has no other items" + (" with this label" if where else "")
-    return f"nothing within {radius} bits; the nearest is {nearest.hits[0].distance} bits away"
+    return f"nothing within {radius} bits; the nearest is {nearest} bits away"
 
 
 def as_table(query: str, hits: "tuple[Hit, ...]") -> Table:

@@ -166,7 +166,10 @@ class Index(SearchEngine, Protocol):
     def encoder(self) -> bytes:
         """Return the file of the encoder that computed the codes."""
 
-    def sample(self, n: int, *, seed: int) -> Items:
+    def count(self, where: Where) -> int:
+        """Return the number of items that a filter admits."""
+
+    def sample(self, n: int, *, seed: int, where: Where | None = None) -> Items:
         """Return n random items, or all if there are fewer, in the order of ids."""
 
     def label_counts(self) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """An index and its encoder: index images, search by image."""
 
 from orbithash.retrieval.indexing import IndexReport, index_source
-from orbithash.retrieval.query import Hit, Query, Result, check_labels, find
+from orbithash.retrieval.query import Hit, Query, Result, find, nearest_distance
 from orbithash.retrieval.search_index import SearchIndex, open_index
 
 __all__ = [
@@ -10,8 +10,8 @@ __all__ = [
     "Query",
     "Result",
     "SearchIndex",
-    "check_labels",
     "find",
+    "nearest_distance",
     "index_source",
     "open_index",
 ]

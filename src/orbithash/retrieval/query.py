@@ -3,18 +3,15 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 import numpy as np
 from jaxtyping import UInt8
 
-from orbithash.codes import code_bytes
-from orbithash.errors import InputError, UnknownIdError
+from orbithash.errors import InputError, UnknownIdError, UnknownLabelError
 from orbithash.index import Ball, Index, Metadata, Where
 from orbithash.index.checks import as_ids, check_radius
 
 DEFAULT_K = 10
-SHOWN_LABELS = 5  # in a message about an unknown one
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,9 +65,13 @@ class Result:
 
 
 def find(index: Index, queries: Sequence[Query]) -> list[Result]:
-    """Search for several queries; those with equal parameters are searched together."""
+    """Search for several queries; those with equal parameters are searched together.
+
+    A filter by a label that no item has raises `UnknownLabelError`.
+    """
     for query in queries:
         check_query(query)
+    check_labels(index, [query.where for query in queries if query.where is not None])
     stored = stored_items(index, [query.id for query in queries if query.id is not None])
     codes = [
         stored[query.id].code if query.id is not None else given_code(query) for query in queries
@@ -102,6 +103,29 @@ def find(index: Index, queries: Sequence[Query]) -> list[Result]:
     ]
 
 
+def nearest_distance(
+    index: Index,
+    code: UInt8[np.ndarray, " bytes"],
+    where: Where | None,
+    *,
+    without: int | None = None,
+) -> int | None:
+    """Return the bits between a code and the nearest item, or None if there is no item.
+
+    `without` is the id of an item to leave out: the query itself.
+    """
+    nearest = index.search(code[None], 1 if without is None else 2, where)
+    pairs = pairs_within(Ball(nearest.ids[0], nearest.distances[0]), None, without=without)
+    return pairs[0][0] if pairs else None
+
+
+def check_labels(index: Index, filters: Iterable[Where]) -> None:
+    """Raise for a label that no item has."""
+    for label in dict.fromkeys(label for where in filters for label in where.labels):
+        if index.count(Where(labels=(label,))) == 0:
+            raise UnknownLabelError(label)
+
+
 def check_query(query: Query) -> None:
     """Raise unless k, radius and id are whole numbers in their ranges."""
     for name, least in {"k": 1, "radius": 0, "id": -(2**63)}.items():
@@ -110,38 +134,6 @@ def check_query(query: Query) -> None:
             raise InputError(f"got {name}={value!r}; give a whole number from {least} on")
     if query.where is not None and not isinstance(query.where, Where):
         raise InputError(f"got where={query.where!r}; give Where(labels=('wren',)) or the like")
-
-
-def check_labels(index: Index, labels: Iterable[str]) -> None:
-    """Raise for a label that no item has; the message names similar ones."""
-    any_code = np.zeros((1, code_bytes(index.n_bits)), dtype=np.uint8)
-    for label in labels:
-        # Counting all labels takes long in a large index.
-        nearest = index.search(any_code, 1, Where(labels=(label,)))
-        if not (nearest.distances >= 0).any():
-            hint = label_hint(label, list(index.label_counts()))
-            raise InputError(f"no item has the label {label!r}; {hint}")
-
-
-def label_hint(label: str, known: Sequence[str]) -> str:
-    """Return which label may be meant.
-
-    >>> label_hint("House wren", ["195.Carolina_Wren", "196.House_Wren", "200.Yellowthroat"])
-    'did you mean 196.House_Wren?'
-    >>> label_hint("wren", ["robin", "gull", "crow"])
-    'the labels are robin, gull, crow'
-    """
-    if not known:
-        return "the items of this index have no labels"
-    by_lower_case = {name.casefold(): name for name in known}
-    close = [name for name in by_lower_case if label.casefold() in name]
-    close = close or get_close_matches(label.casefold(), by_lower_case, SHOWN_LABELS)
-    if close:
-        names = [by_lower_case[name] for name in close[:SHOWN_LABELS]]
-        return f"did you mean {' or '.join(names)}?"
-    rest = len(known) - SHOWN_LABELS
-    more = f" and {rest} more" if rest > 0 else ""
-    return f"the labels are {', '.join(known[:SHOWN_LABELS])}{more}"
 
 
 def result_of(

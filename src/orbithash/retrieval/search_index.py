@@ -1,6 +1,7 @@
 """An index together with its encoder: index images, and search by image, vector or id."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -13,7 +14,7 @@ from orbithash.data import open_unlabelled
 from orbithash.encoders import Encoder, OnUnreadable, Progress
 from orbithash.encoders.progress import reporting
 from orbithash.encoders.runs.model_file import encoder_from_bytes, encoder_to_bytes
-from orbithash.errors import InputError
+from orbithash.errors import InputError, UnknownLabelError
 from orbithash.index import (
     Ball,
     Index,
@@ -133,7 +134,8 @@ class SearchIndex:
             code = codes[0]
         elif code is not None:
             code = as_codes(np.atleast_2d(checked_bytes(code)), self.n_bits)[0]
-        (result,) = find(self.index, [Query(code, id, k, radius, where)])
+        with self._suggesting_labels():
+            (result,) = find(self.index, [Query(code, id, k, radius, where)])
         return list(result.hits)
 
     def query_many(
@@ -157,11 +159,19 @@ class SearchIndex:
             names, embeddings = self.encoder.embed_queries(items, on_unreadable)
             codes = pack(binarize(embeddings))
             queries = [Query(code, None, k, radius, where) for code in codes] + queries
-        results = find(self.index, queries)
+        with self._suggesting_labels():
+            results = find(self.index, queries)
         for result in results[len(names) :]:
             assert result.item is not None
             names.append(result.item.metadata.path or str(result.item.id))
         return list(zip(names, results, strict=True))
+
+    @contextmanager
+    def _suggesting_labels(self) -> Iterator[None]:
+        try:
+            yield
+        except UnknownLabelError as error:
+            raise UnknownLabelError(error.label, self.label_counts()) from None
 
     @property
     def n_bits(self) -> int:
@@ -194,8 +204,11 @@ class SearchIndex:
     def iterate(self, batch_size: int = 4096) -> Iterator[Items]:
         return self.index.iterate(batch_size)
 
-    def sample(self, n: int, *, seed: int) -> Items:
-        return self.index.sample(n, seed=seed)
+    def count(self, where: Where) -> int:
+        return self.index.count(where)
+
+    def sample(self, n: int, *, seed: int, where: Where | None = None) -> Items:
+        return self.index.sample(n, seed=seed, where=where)
 
     def label_counts(self) -> dict[str, int]:
         return self.index.label_counts()

@@ -9,12 +9,17 @@ from fastapi.security import HTTPBearer
 
 from orbithash import __version__
 from orbithash.encoders import Encoder
+from orbithash.errors import UnknownLabelError
 from orbithash.index import Index
 from orbithash.serve.error_responses import add_error_handlers
 from orbithash.serve.limits.access import API
 from orbithash.serve.limits.middleware import AdmissionMiddleware
 from orbithash.serve.metrics import Metrics
-from orbithash.serve.routes.collection import collection_routes
+from orbithash.serve.routes.collection import (
+    CachedStatistics,
+    collection_routes,
+    unknown_label_handler,
+)
 from orbithash.serve.routes.health import health_routes
 from orbithash.serve.routes.items import item_routes
 from orbithash.serve.routes.page import page_routes, session_routes
@@ -63,7 +68,7 @@ def create_app(
         version=__version__,
         description=DESCRIPTION,
         lifespan=lifespan,
-        docs_url=None,  # would load scripts from another host
+        docs_url=None,  # would load scripts from another host; the page has its own
         redoc_url=None,
         responses={
             status: {"model": ErrorResponse, "description": reason}
@@ -71,9 +76,15 @@ def create_app(
         },
     )
     add_error_handlers(app)
+    statistics = CachedStatistics(index)
+    app.add_exception_handler(UnknownLabelError, unknown_label_handler(service, statistics))
     # Only documents the key in OpenAPI: the middleware checks it before any route is called.
     key = Depends(HTTPBearer(auto_error=False, description="A key from the server's environment."))
-    for routes in (search_routes(service), item_routes(service), collection_routes(service)):
+    for routes in (
+        search_routes(service),
+        item_routes(service),
+        collection_routes(service, statistics),
+    ):
         app.include_router(routes, prefix=API, dependencies=[key])
     app.include_router(session_routes(settings), prefix=API)
     app.include_router(health_routes(service))

@@ -26,6 +26,8 @@ K_DESCRIPTION = (
     "the largest k of the server (`largest_k` of GET /about)."
 )
 RADIUS_DESCRIPTION = "Return all items within this Hamming distance; at most k if k is given."
+COUNT_DESCRIPTION = "Number of items in the index."
+LABELS_DESCRIPTION = "Of these, the number with one of the labels; null without labels."
 
 
 def id_from_text(value: Any) -> Any:
@@ -220,8 +222,8 @@ class QueryInfo(BaseModel):
 class Timing(BaseModel):
     """Durations in milliseconds, waiting included."""
 
-    encoding: float
-    searching: float
+    encoding: float = Field(description="Milliseconds to decode and encode images.")
+    searching: float = Field(description="Milliseconds to search and to read the hits.")
 
 
 class SearchResponse(BaseModel):
@@ -230,6 +232,12 @@ class SearchResponse(BaseModel):
     query: QueryInfo
     hits: list[Hit]
     n_bits: int
+    count: int = Field(description=COUNT_DESCRIPTION)
+    n_with_labels: int | None = Field(description=LABELS_DESCRIPTION)
+    nearest_distance: int | None = Field(
+        description="If nothing is within the radius: Hamming distance of the nearest item with "
+        "one of the labels. Otherwise null."
+    )
     took: Timing
 
 
@@ -248,7 +256,7 @@ class AddItemsResponse(BaseModel):
 class IndexInfo(BaseModel):
     """What a client needs to know to search the index."""
 
-    count: int = Field(description="Number of items.")
+    count: int = Field(description=COUNT_DESCRIPTION)
     n_bits: int
     takes_images: bool = Field(description="Whether the index can be searched by image.")
     may_add: bool = Field(
@@ -293,6 +301,8 @@ class SampleResponse(BaseModel):
     """Items drawn at random."""
 
     items: list[Item]
+    count: int = Field(description=COUNT_DESCRIPTION)
+    n_with_labels: int | None = Field(description=LABELS_DESCRIPTION)
 
 
 class StatusResponse(BaseModel):

@@ -11,7 +11,14 @@ from jaxtyping import UInt8
 from orbithash.codes import code_bytes, pack
 from orbithash.encoders import Encoder, ImageEncoder
 from orbithash.index import Index, Where
-from orbithash.retrieval.query import DEFAULT_K, Query, Result, StoredItem, find
+from orbithash.retrieval.query import (
+    DEFAULT_K,
+    Query,
+    Result,
+    StoredItem,
+    find,
+    nearest_distance,
+)
 from orbithash.serve.error_responses import UnprocessableError
 from orbithash.serve.images import (
     ThumbnailCache,
@@ -174,9 +181,13 @@ class Service:
         return responses
 
     def _respond(self, queries: Sequence[Query]) -> list[SearchResponse]:
-        return [self._response(result) for result in find(self.index, queries)]
+        results, count = find(self.index, queries), len(self.index)
+        return [
+            self._response(query, result, count)
+            for query, result in zip(queries, results, strict=True)
+        ]
 
-    def _response(self, result: Result) -> SearchResponse:
+    def _response(self, query: Query, result: Result, count: int) -> SearchResponse:
         item = None if result.item is None else self.item(result.item)
         labels = frozenset(item.labels if item else ())
         hits = [
@@ -192,6 +203,11 @@ class Service:
             query=QueryInfo(code=result.code.tobytes().hex(), item=item),
             hits=hits,
             n_bits=self.index.n_bits,
+            count=count,
+            n_with_labels=None if query.where is None else self.index.count(query.where),
+            nearest_distance=None
+            if hits or query.radius is None
+            else nearest_distance(self.index, result.code, query.where, without=query.id),
             took=Timing(encoding=0.0, searching=0.0),  # set when the search is done
         )
 

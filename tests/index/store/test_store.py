@@ -431,6 +431,26 @@ def test_a_sample_is_random_without_repeats_and_follows_its_seed(tmp_path):
         assert len(index.sample(5000, seed=0)) == 2000
 
 
+def test_a_filter_restricts_samples_and_counts(folder):
+    with open_index(folder) as index:
+        where = Where(labels=("class 1", "class 3"))
+        sample = index.sample(50, seed=0, where=where)
+        assert len(sample) == 50
+        assert {each.labels for each in sample.metadata} == {("class 1",), ("class 3",)}
+        assert index.count(where) == len(index.sample(900, seed=0, where=where)) == 360
+        assert index.count(Where(labels=("class 1",), fields={"odd": 1})) == 90
+        assert index.count(Where(fields={"odd": 1})) == 450
+        assert index.count(Where(labels=("class 9",))) == 0
+
+
+def test_an_item_with_two_labels_counts_once(tmp_path):
+    with create_index(tmp_path / "birds.orbit", 16) as index:
+        notes = [Metadata(labels=labels) for labels in (("a", "b"), ("b", "nul\0b"), ())]
+        index.add(np.arange(3), np.zeros((3, 2), np.uint8), notes)
+        assert index.count(Where(labels=("a", "b"))) == 2
+        assert index.count(Where(labels=("nul\0b",))) == 1
+
+
 def test_labels_are_counted_also_after_removal(tmp_path):
     with create_index(tmp_path / "birds.orbit", 16) as index:
         assert index.label_counts() == {}

@@ -77,7 +77,7 @@ def test_with_keys_everything_about_the_index_requires_one(index_path):
                 assert client.get(f"{API}/{path}", headers=bearer(wrong)).status_code == 401
         assert client.post(f"{API}/search", json={"id": 1}).status_code == 401
         assert client.get("/metrics").status_code == 401
-        for path in ("/", "/page/app.js", "/health", "/ready", "/openapi.json"):
+        for path in ("/", "/docs", "/page/app.js", "/health", "/ready", "/openapi.json"):
             assert client.get(path).status_code == 200
 
 

@@ -55,6 +55,13 @@ def test_sample_is_random_and_reproducible_by_seed(client):
     assert len(client.get(f"{API}/sample?n=100").json()["items"]) == 12
 
 
+def test_a_sample_can_be_restricted_to_labels(client):
+    sample = client.get(f"{API}/sample", params={"n": 100, "labels": ["0", "2"]}).json()
+    assert [item["labels"] for item in sample["items"]] == [["0"]] * 4 + [["2"]] * 4
+    assert (sample["count"], sample["n_with_labels"]) == (12, 8)
+    assert client.get(f"{API}/sample").json()["n_with_labels"] is None
+
+
 @pytest.mark.parametrize("n", [0, 1])
 def test_statistics_of_an_index_with_zero_or_one_item(tmp_path, n):
     with create_index(tmp_path / "small.orbit", 12) as index:

@@ -2,8 +2,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from coloured_images import coloured
+from orbithash.cli import run
+from orbithash.encoders import ImageEncoder
 from orbithash.errors import UnknownIdError
-from orbithash.index import open_index
+from orbithash.hashers import HASHERS
+from orbithash.index import Metadata, create_index, open_index
+from orbithash.networks import load_photo_backbone
 from orbithash.retrieval.query import Query, find
 from orbithash.serve.settings import Limits, ServeSettings
 from served_indexes import API, as_base64, as_bytes, client_of, picture_index
@@ -65,7 +70,62 @@ def test_radius_and_labels_restrict_the_hits(client):
     assert near == [hit for hit in everything if hit["distance"] <= limit]
     some = search(client, id=0, k=100, labels=["1", "2"])["hits"]
     assert sorted(hit["id"] for hit in some) == list(range(4, 12))
-    assert search(client, id=0, labels=["no such label"])["hits"] == []
+
+
+def test_a_response_says_how_many_items_were_searched(client):
+    everything = search(client, id=0, k=2)
+    assert (everything["count"], everything["n_with_labels"]) == (12, None)
+    some = search(client, id=0, k=2, labels=["1", "2"])
+    assert (some["count"], some["n_with_labels"]) == (12, 8)
+
+
+def test_an_unknown_label_is_refused_and_similar_ones_are_named(tmp_path):
+    with create_index(tmp_path / "birds.orbit", 8) as index:
+        labels = ("Horned_Lark", "Elegant_Tern", "wren")
+        index.add(codes=[[i] for i in range(3)], metadata=[Metadata(labels=(x,)) for x in labels])
+    with client_of(tmp_path / "birds.orbit") as client:
+        for wanted, reason in [
+            (["wrem"], "no item has the label 'wrem'; did you mean 'wren'?"),
+            (["wren", "horned lark"], "'horned lark'; did you mean 'Horned_Lark'?"),
+            (["dodo"], "no item has the label 'dodo'; give a label of the indexed items"),
+        ]:
+            by_id = client.post(f"{API}/search", json={"id": 0, "labels": wanted})
+            sampled = client.get(f"{API}/sample", params={"labels": wanted})
+            batch = {"searches": [{"id": 0}, {"id": 0, "labels": wanted}]}
+            batched = client.post(f"{API}/search/batch", json=batch)
+            for response in (by_id, sampled, batched):
+                assert response.status_code == 422
+                assert reason in response.json()["detail"]
+
+
+def test_an_empty_radius_says_how_far_the_nearest_item_is(tmp_path):
+    with create_index(tmp_path / "far.orbit", 8) as index:
+        metadata = [Metadata(labels=(label,)) for label in ("a", "a", "b")]
+        index.add(codes=[[0b0], [0b111], [0b11111]], metadata=metadata)
+    with client_of(tmp_path / "far.orbit") as client:
+        assert search(client, id=0, radius=2)["nearest_distance"] == 3
+        assert search(client, id=0, radius=2, labels=["b"])["nearest_distance"] == 5
+        assert search(client, code="80", radius=0)["nearest_distance"] == 1
+        assert search(client, id=0, radius=3)["nearest_distance"] is None  # it is a hit
+        assert search(client, id=2, radius=8, labels=["b"])["nearest_distance"] is None  # no other
+
+
+def test_images_are_encoded_by_a_backbone_and_a_hasher(tmp_path):
+    coloured(tmp_path / "photos", classes=3, per_class=8)
+    run_folder, index_folder = str(tmp_path / "run"), str(tmp_path / "birds.orbit")
+    backbone = load_photo_backbone("small-cnn", to_train=True).eval()
+    photos = sorted((tmp_path / "photos").rglob("*.png"))
+    features = np.random.default_rng(0).normal(size=(40, backbone.n_features))
+    hasher = HASHERS["itq"](n_bits=16, random_state=0).fit(features)
+    ImageEncoder(backbone, hasher).save(run_folder)
+    assert run(["index", run_folder, str(tmp_path / "photos"), "--out", index_folder]) == 0
+    with client_of(tmp_path / "birds.orbit") as client:
+        assert client.get(f"{API}/about").json()["takes_images"] is True
+        for i in (0, 13):
+            files = {"image": photos[i].read_bytes()}
+            response = client.post(f"{API}/search/image", files=files, data={"k": 24}).json()
+            at_0 = [hit["name"] for hit in response["hits"] if hit["distance"] == 0]
+            assert f"{photos[i].parent.name}/{photos[i].name}" in at_0
 
 
 def test_default_k_is_ten_and_a_radius_alone_returns_all_within_it(client, index_path):

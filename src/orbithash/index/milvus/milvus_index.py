@@ -183,15 +183,22 @@ class MilvusIndex(ClosesOnExit):
         """Return the file of the encoder that computed the codes."""
         return read_encoder(self._server, self.collection)
 
-    def sample(self, n: int, *, seed: int) -> Items:
+    def count(self, where: Where) -> int:
+        """Return the number of items that a filter admits."""
+        return self._count(filter_expression(where))
+
+    def sample(self, n: int, *, seed: int, where: Where | None = None) -> Items:
         """Return n random items, or all if there are fewer, in the order of ids."""
-        rng = np.random.default_rng(seed)
-        n_items, highest = min(n, len(self)), self._highest_id()
-        # Ids usually count from 0 with few gaps, so random ids mostly exist.
-        guesses = rng.integers(0, max(highest, 0), min(4 * n, MAX_ROWS), endpoint=True)
-        stored = self._stored(np.unique(guesses))
+        rng, condition = np.random.default_rng(seed), filter_expression(where)
+        n_items, stored = min(n, self._count(condition)), set()
+        if not condition:
+            # Ids usually count from 0 with few gaps, so random ids mostly exist.
+            highest = max(self._highest_id(), 0)
+            guesses = rng.integers(0, highest, min(4 * n, MAX_ROWS), endpoint=True)
+            stored = self._stored(np.unique(guesses))
         if len(stored) < n_items:
-            stored = {row["id"] for rows in self._pages("", ["id"], MAX_ROWS) for row in rows}
+            pages = self._pages(condition, ["id"], MAX_ROWS)
+            stored = {row["id"] for rows in pages for row in rows}
         ids = rng.choice(sorted(stored), min(n_items, len(stored)), replace=False)
         rows = self._fetch(np.sort(ids.astype(np.int64)), ALL_FIELDS)
         return self._items(sorted(rows, key=lambda row: row["id"]))

@@ -82,6 +82,12 @@ class MetadataRows:
         ids = np.fromiter((row[0] for row in found), dtype=np.int64)
         return np.intersect1d(ids, self._labels.items_with(where.labels)) if where.labels else ids
 
+    def count(self, where: Where) -> int:
+        """Return the number of items that a filter admits."""
+        if where.labels and not where.fields:
+            return self._labels.count(where.labels)
+        return len(self.admitted(where))
+
     def known(self, source: str) -> dict[str, tuple[int, str]]:
         """Return id and stamp of every item that was indexed from a source, by path."""
         query = (
@@ -175,6 +181,12 @@ class LabelTable:
         """Return the ids of the items with any of the labels, in ascending order."""
         found = [self._ids(label) for label in set(labels)]
         return np.unique(np.concatenate([np.empty(0, dtype=np.int64), *found]))
+
+    def count(self, labels: tuple[str, ...]) -> int:
+        """Return the number of items with any of the labels, without verifying the table."""
+        places = ", ".join("?" * len(labels))
+        query = f"SELECT count(DISTINCT id) FROM labels WHERE label IN ({places})"
+        return int(self._connection.execute(query, labels).fetchone()[0])
 
     def counts(self) -> dict[str, int]:
         """Return the number of items with each label in use."""

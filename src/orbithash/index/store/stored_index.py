@@ -204,9 +204,15 @@ class StoredIndex(ClosesOnExit):
             raise DamagedIndexError(self.folder, f"{ENCODER} is not as written")
         return content
 
-    def sample(self, n: int, *, seed: int) -> Items:
+    def count(self, where: Where) -> int:
+        """Return the number of items that a filter admits."""
+        with self._lock, reading(self._connection, self.folder):
+            return self._rows.count(where)
+
+    def sample(self, n: int, *, seed: int, where: Where | None = None) -> Items:
         """Return n random items, or all if there are fewer, in the order of ids."""
-        ids = self._refresh(None)[0].ids
+        table, admitted = self._refresh(where)
+        ids = table.ids if admitted is None else admitted
         positions = np.random.default_rng(seed).choice(len(ids), min(n, len(ids)), replace=False)
         return self._stored_items(ids[np.sort(positions)])
 

@@ -11,7 +11,7 @@ from orbithash.serve.settings import WRITE_KEY_VARIABLE, Keys, ServeSettings, is
 
 API = "/api/v1"  # prefix of the paths
 # These paths reveal nothing about the index.
-OPEN_PATHS = frozenset({"/", "/health", "/ready", "/openapi.json", f"{API}/session"})
+OPEN_PATHS = frozenset({"/", "/docs", "/health", "/ready", "/openapi.json", f"{API}/session"})
 PAGE_PREFIX = "/page/"  # static files of the search page
 # Allowed values of Sec-Fetch-Site: our own page, or an address that the user typed.
 TRUSTED_SITES = ("same-origin", "none")

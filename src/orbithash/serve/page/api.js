@@ -15,7 +15,10 @@ export const originalUrl = (item) => `${API}items/${item.text_id}/image?of=${ite
 
 export const about = () => call("about");
 export const stats = (signal) => call("stats", { signal });
-export const sample = (n, seed, signal) => call(`sample?n=${n}&seed=${seed}`, { signal });
+export function sample(n, seed, labels, signal) {
+  const parameters = new URLSearchParams([["n", n], ["seed", seed], ...labels.map((label) => ["labels", label])]);
+  return call(`sample?${parameters}`, { signal });
+}
 export const session = () => call("session");
 export const search = (request, signal) => postJson("search", request, signal);
 export const openSession = (key) => postJson("session", { key });

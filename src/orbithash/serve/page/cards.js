@@ -2,7 +2,7 @@
 
 import { thumbnailUrl } from "./api.js";
 import { bitStrip } from "./bits.js";
-import { element, svg } from "./dom.js";
+import { bits, element, svg } from "./dom.js";
 import { readState, urlOf } from "./state.js";
 
 const MAX_ATTEMPTS = 3; // to load an image
@@ -41,7 +41,7 @@ export function hitCard(hit, queryCode, nBits) {
       element(
         "span",
         { class: "facts" },
-        element("span", { class: "distance" }, String(hit.distance)),
+        element("span", { class: "distance" }, bits(hit.distance)),
         labelText(hit),
         matchMark(hit.matches),
       ),
@@ -70,8 +70,12 @@ export function itemImage(item, alt = "") {
 
 const shortName = (name) => name.split("/").pop().slice(-24) || "no image";
 
-const labelText = (item) =>
-  element("span", { class: "label" }, item.labels.join(", ") || element("span", { class: "faint" }, "no label"));
+// Without labels the name, unless the placeholder of the image shows it already.
+function labelText(item) {
+  const labels = item.labels.join(", ");
+  const text = labels || element("span", { class: "faint" }, item.picture ? shortName(item.name) : "no label");
+  return element("span", { class: "label", title: labels || item.name }, text);
+}
 
 function matchMark(matches) {
   if (matches === null) return null;

@@ -1,10 +1,10 @@
 // Two small SVG charts, each with a caption that says in words what it shows.
 
-import { element, formatNumber, svg } from "./dom.js";
+import { bits, element, plural, svg } from "./dom.js";
 
 const WIDTH = 640;
 const HEIGHT = 150;
-const AXIS_HEIGHT = 22;
+const MARGIN = { top: 26, side: 26, bottom: 28 }; // room for labels, also in the larger type of phones
 const MAX_IMBALANCE = 0.25; // bits beyond it are highlighted
 
 // Number of pairs at each distance; `marks` are named positions on the x axis.
@@ -21,11 +21,11 @@ export function distanceHistogram(counts, { caption, marks = [] }) {
         y: HEIGHT - (count / maxCount) * HEIGHT,
         height: (count / maxCount) * HEIGHT,
       },
-      svg("title", {}, `${i} bits: ${formatNumber(count)} pairs`),
+      svg("title", {}, `${bits(i)}: ${plural(count, "pair")}`),
     ),
   );
   const lines = marks.map(({ at, text }) => verticalMark((at + 0.5) * step, text));
-  return chart(caption, [...bars, ...lines.flat(), ...xAxis(counts.length - 1, step)]);
+  return chart(caption, [...bars, ...lines.flat(), ...xAxis(counts.length - 1, step, { firstText: bits })]);
 }
 
 // Fraction of ones of each bit, as a deviation from the ideal of one half.
@@ -50,14 +50,16 @@ export function balanceChart(fractions, { caption }) {
     const y = (1 - fraction) * HEIGHT;
     return svg("line", { class: fraction === 0.5 ? "middle" : "line", x1: 0, x2: WIDTH, y1: y, y2: y });
   });
-  return chart(caption, [...gridLines, ...bars, ...xAxis(fractions.length, step, 1)]);
+  return chart(caption, [...gridLines, ...bars, ...xAxis(fractions.length, step, { first: 1, firstText: (i) => `bit ${i}` })]);
 }
 
 function chart(caption, shapes) {
+  const { top, side, bottom } = MARGIN;
+  const viewBox = `${-side} ${-top} ${WIDTH + 2 * side} ${HEIGHT + top + bottom}`;
   return element(
     "figure",
     { class: "chart" },
-    svg("svg", { viewBox: `0 -14 ${WIDTH} ${HEIGHT + AXIS_HEIGHT + 14}`, role: "img", "aria-label": caption }, ...shapes),
+    svg("svg", { viewBox, role: "img", "aria-label": caption }, ...shapes),
     element("figcaption", { class: "faint" }, caption),
   );
 }
@@ -70,12 +72,14 @@ function verticalMark(x, text) {
   ];
 }
 
-function xAxis(last, step, first = 0) {
+// The first tick names the unit.
+function xAxis(last, step, { first = 0, firstText }) {
   const interval = tickInterval(last / 8);
   const shapes = [svg("line", { class: "line", x1: 0, x2: WIDTH, y1: HEIGHT, y2: HEIGHT })];
-  for (let i = first ? interval : 0; i <= last; i += interval) {
+  const start = first ? interval : 0;
+  for (let i = start; i <= last; i += interval) {
     const x = (i - first + 0.5) * step;
-    shapes.push(svg("text", { class: "tick", x, y: HEIGHT + 16, "text-anchor": "middle" }, String(i)));
+    shapes.push(svg("text", { class: "tick", x, y: HEIGHT + 20, "text-anchor": "middle" }, i === start ? firstText(i) : String(i)));
   }
   return shapes;
 }

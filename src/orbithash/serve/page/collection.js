@@ -4,9 +4,9 @@ import * as api from "./api.js";
 import { bitStrip } from "./bits.js";
 import { itemCard, itemImage, itemUrl } from "./cards.js";
 import { balanceChart, distanceHistogram } from "./charts.js";
-import { byId, element, formatNumber, plural, randomSeed, shuffled } from "./dom.js";
+import { bits, byId, element, formatNumber, plural, randomSeed, shuffled } from "./dom.js";
 import { runAndReport, startRequest } from "./shell.js";
-import { finishNavigation } from "./state.js";
+import { finishNavigation, readState, urlOf } from "./state.js";
 
 const LABELS_SHOWN = 24; // before "Show more"
 const SAMPLE_SIZE = 24;
@@ -22,7 +22,7 @@ export function showCollection() {
     });
     if (signal.aborted) return;
     const [sample, drawSample] = samplePanel(stats, signal);
-    byId("collection").replaceChildren(
+    const parts = [
       element("h1", { id: "collection-title", tabindex: "-1" }, "Collection"),
       tiles(stats),
       element("div", { class: "columns" }, labelPanel(stats), element("div", {}, distancePanel(stats), bitPanel(stats))),
@@ -33,10 +33,11 @@ export function showCollection() {
         stats,
       ),
       pairPanel("Farthest pairs", "Pairs of the sample with the largest distances.", stats.farthest, stats),
-      sample,
-    );
+      stats.count ? sample : null,
+    ];
+    byId("collection").replaceChildren(...parts.filter(Boolean));
     if (finishNavigation()) byId("collection-title").focus({ preventScroll: true });
-    await drawSample();
+    if (stats.count) await drawSample();
   });
 }
 
@@ -73,7 +74,7 @@ function formatBytes(n) {
 }
 
 function labelPanel({ labels, n_labels: nLabels }) {
-  if (!labels.length) return panel("Labels", "No item has a label.");
+  if (!labels.length) return panel("Labels", "No image has a label.");
   const maxCount = labels[0].count;
   const rows = labels.map(({ label, count }) => {
     const bar = element("span", { class: "share" });
@@ -81,12 +82,12 @@ function labelPanel({ labels, n_labels: nLabels }) {
     return element(
       "li",
       {},
-      element("span", { class: "label", title: label }, label),
+      element("a", { class: "label", href: labelUrl(label), "data-route": true, title: `Images with the label ${label}` }, label),
       bar,
       element("span", { class: "faint count" }, formatNumber(count)),
     );
   });
-  const list = element("ul", { class: "bars" }, ...rows.slice(0, LABELS_SHOWN));
+  const list = element("ul", { class: "bars", "aria-label": "Labels" }, ...rows.slice(0, LABELS_SHOWN));
   const hiddenRows = rows.slice(LABELS_SHOWN);
   const more = element("button", {
     type: "button",
@@ -100,21 +101,24 @@ function labelPanel({ labels, n_labels: nLabels }) {
   return panel("Labels", note, list, hiddenRows.length ? more : null);
 }
 
+// The search view with random images that have the label; other options have their defaults.
+const labelUrl = (label) => urlOf({ ...readState("?"), labels: [label] });
+
 function bitPanel({ bit_balance: fractions, sample_size: sampleSize }) {
   if (!fractions.length) return panel("Bit balance", "The index is empty.");
   const imbalance = (i) => Math.abs(fractions[i] - 0.5);
   const worst = fractions.reduce((worst, _, i) => (imbalance(i) > imbalance(worst) ? i : worst), 0);
-  const caption = `Least balanced: bit ${worst + 1}, which is 1 in ${Math.round(100 * fractions[worst])} % of ${plural(sampleSize, "item")}.`;
+  const caption = `Least balanced: bit ${worst + 1}, which is 1 in ${Math.round(100 * fractions[worst])} % of ${plural(sampleSize, "image")}.`;
   const note = "Up: more ones than zeros. Down: more zeros than ones. A constant bit carries no information.";
   return panel("Bit balance", note, balanceChart(fractions, { caption }));
 }
 
 function distancePanel({ distances: counts, n_bits: nBits, sample_size: sampleSize }) {
   const nPairs = counts.reduce((sum, count) => sum + count, 0);
-  if (!nPairs) return panel("Distances", "At least two items are needed.");
+  if (!nPairs) return panel("Distances", "At least two images are needed.");
   const mean = counts.reduce((sum, count, distance) => sum + distance * count, 0) / nPairs;
-  const caption = `Pairs of ${plural(sampleSize, "random item")}: ${mean.toFixed(1)} of ${nBits} bits differ on average.`;
-  return panel("Distances", null, distanceHistogram(counts, { caption, marks: [{ at: mean, text: `mean ${mean.toFixed(1)}` }] }));
+  const caption = `Pairs of ${plural(sampleSize, "random image")}, by the number of bits that differ: ${mean.toFixed(1)} of ${nBits} on average.`;
+  return panel("Distances", null, distanceHistogram(counts, { caption, marks: [{ at: mean, text: `mean ${mean.toFixed(1)} bits` }] }));
 }
 
 function pairPanel(title, note, pairs, { n_bits: nBits }) {
@@ -139,7 +143,7 @@ function pairPanel(title, note, pairs, { n_bits: nBits }) {
         element(
           "li",
           {},
-          element("p", { class: "apart" }, element("strong", {}, String(distance)), distance === 1 ? " bit apart" : " bits apart"),
+          element("p", { class: "apart" }, element("strong", {}, bits(distance)), " apart"),
           element("div", { class: "pair" }, card(first, second), card(second, first)),
         ),
       ),
@@ -152,7 +156,7 @@ function samplePanel(stats, signal) {
   const grid = element("ul", { class: "grid small", "aria-label": "Random sample" });
   const draw = async () => {
     const seed = randomSeed();
-    const { items } = stats.count ? await api.sample(SAMPLE_SIZE, seed, signal) : { items: [] };
+    const { items } = await api.sample(SAMPLE_SIZE, seed, [], signal);
     grid.replaceChildren(...shuffled(items, seed).map(itemCard));
   };
   const others = element("button", { type: "button", class: "quiet", click: () => runAndReport(draw) }, "Show others");

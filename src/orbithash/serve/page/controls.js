@@ -1,6 +1,6 @@
 // Search options: number of results, radius and labels.
 
-import { byId, element, plural } from "./dom.js";
+import { bits, byId, element, plural } from "./dom.js";
 import { readState, updateLater, updateState, withPending } from "./state.js";
 
 const MAX_SLIDER_K = 100;
@@ -51,7 +51,7 @@ export function showSliders(state, about) {
 function showValue(name) {
   const input = byId(name);
   const isUnlimited = name === "radius" && Number(input.value) >= Number(input.max);
-  const text = name === "k" ? input.value : isUnlimited ? "any" : plural(Number(input.value), "bit");
+  const text = name === "k" ? input.value : isUnlimited ? "any" : bits(Number(input.value));
   byId(`${name}-shown`).value = text;
   input.setAttribute("aria-valuetext", text);
   const fraction = (input.value - input.min) / Math.max(1, input.max - input.min);

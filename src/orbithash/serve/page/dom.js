@@ -26,6 +26,12 @@ export const formatNumber = (value) => value.toLocaleString("en");
 
 export const plural = (n, noun) => `${formatNumber(n)} ${n === 1 ? noun : `${noun}s`}`;
 
+export const bits = (n) => plural(n, "bit");
+
+// The condition of a filter, to put after a noun: "with the label wren or robin".
+export const withLabels = (labels) =>
+  labels.length > 3 ? `with one of ${labels.length} labels` : `with the label ${labels.join(" or ")}`;
+
 export const randomSeed = () => String(Math.floor(Math.random() * 2 ** 31));
 
 // Samples arrive in the order of ids, that is, folder by folder. The same seed gives the same order.

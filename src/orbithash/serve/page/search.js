@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { bitStrip } from "./bits.js";
 import { hitCard, itemCard, itemImage } from "./cards.js";
 import { initControls, showLabelList, showSelectedLabels, showSliders } from "./controls.js";
-import { byId, element, formatNumber, plural, randomSeed, shuffled } from "./dom.js";
+import { bits, byId, element, formatNumber, plural, randomSeed, shuffled, withLabels } from "./dom.js";
 import { onImage } from "./images.js";
 import { loadPreview, savePreview } from "./previews.js";
 import { about, announce, runAndReport, startRequest, stats } from "./shell.js";
@@ -20,10 +20,10 @@ export function initSearch() {
   onImage(searchByImage);
   byId("random").addEventListener("click", () =>
     runThenNavigate(async (signal) => {
-      const { items } = await api.sample(1, randomSeed(), signal);
+      const { items } = await api.sample(1, randomSeed(), [], signal);
       if (signal.aborted) return;
       if (!items.length) throw new api.ApiError(0, "The index is empty.");
-      navigate({ view: "search", id: items[0].text_id, code: null });
+      navigate({ view: "search", id: items[0].text_id, code: null, labels: [] }); // a filter belongs to the last query
     }),
   );
   byId("grid").addEventListener("keydown", moveFocusInGrid);
@@ -39,13 +39,21 @@ export function showSearch(state, isNavigation) {
     setBusy(true);
     try {
       const isStartPage = state.id === null && state.code === null;
-      const [info, response] = await Promise.all([about(), isStartPage ? null : fetchResults(state, signal)]);
+      const results = isStartPage ? null : fetchResults(state, signal);
+      results?.catch(() => {}); // thrown below, once the options are shown
+      const info = await about();
       if (signal.aborted) return;
       byId("drop").hidden = !info.takes_images;
+      byId("random").hidden = !info.count;
+      byId("sliders").hidden = isStartPage;
       showSliders(state, info);
       loadLabelList();
       if (isStartPage) await showStartPage(state, info, signal);
-      else showResults(state, info, response);
+      else {
+        const response = await results;
+        if (signal.aborted) return;
+        showResults(state, response);
+      }
       if (!signal.aborted && finishNavigation() && !isStartPage) byId("summary").focus({ preventScroll: true });
     } catch (error) {
       if (!signal.aborted) {
@@ -81,14 +89,19 @@ function clearResults() {
 async function showStartPage(state, info, signal) {
   document.title = "orbithash";
   const seed = state.seed ?? randomSeed();
-  const { items } = info.count ? await api.sample(SAMPLE_SIZE, seed, signal) : { items: [] };
+  const { labels } = state;
+  const { items, count, n_with_labels: nWithLabels } = await api.sample(SAMPLE_SIZE, seed, labels, signal);
   if (signal.aborted) return;
   replaceUrl({ seed });
   byId("query").hidden = true;
-  byId("controls").hidden = true;
   byId("legend").hidden = true;
-  byId("summary").textContent = items.length ? "Start from one of these images" : "The index is empty";
-  byId("latency").textContent = `${plural(info.count, "image")}, ${info.n_bits} bits each`;
+  byId("summary").textContent = labels.length
+    ? `${formatNumber(items.length)} of ${plural(nWithLabels, "image")} ${withLabels(labels)}`
+    : items.length
+      ? "Start from one of these images"
+      : "The index is empty";
+  const all = `${plural(count, "image")}${labels.length ? " in all" : ""}`;
+  byId("latency").textContent = count ? `${all}, ${bits(info.n_bits)} each` : "Add images with: orbithash index RUN FOLDER --out INDEX";
   byId("grid").replaceChildren(...shuffled(items, seed).map(itemCard));
 }
 
@@ -110,10 +123,9 @@ function requestBody({ id, code, k, radius, labels }) {
   return body;
 }
 
-function showResults(state, info, response) {
-  byId("controls").hidden = false;
+function showResults(state, response) {
   showQuery(response);
-  showSummary(state, response, info);
+  showSummary(state, response);
   byId("grid").replaceChildren(
     ...response.hits.map((hit) => hitCard(hit, response.query.code, response.n_bits)),
   );
@@ -122,41 +134,55 @@ function showResults(state, info, response) {
 
 function showQuery({ query, n_bits: nBits }) {
   const preview = query.item ? null : loadPreview(query.code);
-  const image = query.item
-    ? element("a", { href: api.originalUrl(query.item), "aria-label": "Original image", title: "Original image" }, itemImage(query.item))
-    : preview
-      ? element("span", { class: "picture" }, element("img", { src: preview, alt: "Your image" }))
-      : null;
   const title = query.item ? query.item.labels.join(", ") || query.item.name : preview ? "Your image" : "Code";
   const name = query.item?.name ?? `${query.code.slice(0, 16)}${query.code.length > 16 ? "…" : ""}`;
   document.title = `${title} · orbithash`;
   byId("query").replaceChildren(
-    ...[image].filter(Boolean),
-    element("h2", {}, title),
-    element("p", { class: "faint name" }, name),
+    ...[query.item ? linkedImage(query.item) : previewImage(preview)].filter(Boolean),
+    element("h2", { title }, title),
+    ...(name === title ? [] : [element("p", { class: "faint name", title: name }, name)]),
     bitStrip(query.code, nBits),
   );
   byId("query").hidden = false;
 }
 
-function showSummary(state, { hits, took, elapsed }, info) {
-  const nMatching = hits.filter((hit) => hit.matches).length;
-  const hasLabels = hits.some((hit) => hit.matches !== null);
-  const matching = hasLabels ? `, ${nMatching} with the same label` : "";
-  const text = hits.length
-    ? `${formatNumber(hits.length)} nearest of ${formatNumber(info.count)}${matching}`
-    : emptyMessage(state);
+const previewImage = (source) =>
+  source && element("span", { class: "picture" }, element("img", { src: source, alt: "Your image" }));
+
+function linkedImage(item) {
+  if (!item.picture) return itemImage(item);
+  return element("a", { href: api.originalUrl(item), "aria-label": "Original image", title: "Original image" }, itemImage(item));
+}
+
+function showSummary(state, response) {
+  const { hits, took, elapsed } = response;
+  const text = hits.length ? resultMessage(state, response) : emptyMessage(state, response);
   byId("summary").textContent = text;
   const parts = [`${milliseconds(took.searching)} to search`];
   if (took.encoding > 1) parts.unshift(`${milliseconds(took.encoding)} to encode`);
-  byId("latency").textContent = `Took ${milliseconds(elapsed)}: ${parts.join(", ")}`;
-  announce(hits.length ? `${text}. The nearest differs in ${plural(hits[0].distance, "bit")}.` : `${text}.`);
+  const all = state.labels.length ? `${plural(response.count, "image")} in all. ` : "";
+  byId("latency").textContent = `${all}Took ${milliseconds(elapsed)}: ${parts.join(", ")}`;
+  announce(hits.length ? `${text}. The nearest differs in ${bits(hits[0].distance)}.` : `${text}.`);
 }
 
-function emptyMessage({ labels, radius }) {
-  if (!labels.length) return "No image within this radius";
-  const wanted = labels.join(" or ");
-  return radius === null ? `No other image has the label ${wanted}` : `No image with the label ${wanted} within this radius`;
+function resultMessage({ k, radius, labels }, { hits, query, count, n_with_labels: nWithLabels }) {
+  const isFiltered = labels.length > 0;
+  // The query itself is not among the results.
+  const isCounted = query.item && (!isFiltered || query.item.labels.some((label) => labels.includes(label)));
+  const n = (isFiltered ? nWithLabels : count) - (isCounted ? 1 : 0);
+  const searched = `${plural(n, query.item ? "other image" : "image")}${isFiltered ? ` ${withLabels(labels)}` : ""}`;
+  const shown = radius === null || hits.length === k ? "nearest of" : "of";
+  const within = radius === null ? "" : ` within ${bits(radius)}`;
+  const nMatching = hits.filter((hit) => hit.matches).length;
+  const matching = !isFiltered && hits.some((hit) => hit.matches !== null) ? `, ${formatNumber(nMatching)} with the same label` : "";
+  return `${formatNumber(hits.length)} ${shown} ${searched}${within}${matching}`;
+}
+
+function emptyMessage({ labels, radius }, { count, nearest_distance: nearest }) {
+  if (!count) return "The index is empty";
+  const filter = labels.length ? ` ${withLabels(labels)}` : "";
+  if (radius === null || nearest === null) return `The index has no other image${filter}`;
+  return `Nothing${filter} within ${bits(radius)}: the nearest is ${bits(nearest)} away`;
 }
 
 const milliseconds = (value) => `${value < 10 ? value.toFixed(1) : Math.round(value)} ms`;
@@ -164,8 +190,8 @@ const milliseconds = (value) => `${value < 10 ? value.toFixed(1) : Math.round(va
 function showLegend({ hits, n_bits: nBits }) {
   byId("legend").hidden = !hits.length;
   byId("legend").replaceChildren(
-    "The number is the Hamming distance: how many of the ",
-    `${nBits} bits differ from the query. The strip shows the bits; `,
+    `Distances are Hamming distances: how many of the ${nBits} bits differ from the query. `,
+    "The strip shows the bits; ",
     element("span", { class: "key" }, "these"),
     " differ.",
   );

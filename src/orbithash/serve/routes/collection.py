@@ -2,27 +2,32 @@
 
 import secrets
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request, Response
 from jaxtyping import Int
 
 from orbithash.codes import unpack
+from orbithash.errors import UnknownLabelError
 from orbithash.index import Index, Items
 from orbithash.kernels.hamming import hamming_distances
-from orbithash.retrieval.query import StoredItem
+from orbithash.retrieval.query import StoredItem, check_labels
+from orbithash.serve.error_responses import SERVICE_ERRORS, error_response
 from orbithash.serve.schemas import (
+    MAX_LABELS,
     IndexInfo,
     IndexStatistics,
     Item,
     ItemPair,
+    Label,
     LabelCount,
     SampleResponse,
 )
-from orbithash.serve.service import Service
+from orbithash.serve.service import Service, label_filter
 
 MAX_LABELS_LISTED = 1000
 SAMPLE_SIZE = 1000  # items: half a million distances
@@ -32,9 +37,8 @@ CACHE_FACTOR = 20.0
 MIN_CACHE_SECONDS = 10.0
 
 
-def collection_routes(service: Service) -> APIRouter:
+def collection_routes(service: Service, statistics: "CachedStatistics") -> APIRouter:
     routes = APIRouter(tags=["collection"])
-    statistics = CachedStatistics(service.index)
 
     def item_at(items: Items, position: int) -> Item:
         stored = StoredItem(
@@ -64,14 +68,13 @@ def collection_routes(service: Service) -> APIRouter:
                 for pair in pairs
             ]
 
-        by_count = sorted(current.labels.items(), key=lambda entry: (-entry[1], entry[0]))
         return IndexStatistics(
             **info(current.count).__dict__,
             engine=current.engine,
             disk_bytes=current.disk_bytes,
             memory_bytes=current.memory_bytes,
-            n_labels=len(by_count),
-            labels=[LabelCount(label=name, count=n) for name, n in by_count[:MAX_LABELS_LISTED]],
+            n_labels=len(current.labels),
+            labels=[LabelCount(label=name, count=n) for name, n in frequent_labels(current)],
             sample_size=len(current.sample),
             bit_balance=[round(fraction, 4) for fraction in current.bit_balance],
             distances=list(current.distances),
@@ -98,14 +101,46 @@ def collection_routes(service: Service) -> APIRouter:
             int | None,
             Query(ge=0, le=2**63 - 1, description="The same seed returns the same items."),
         ] = None,
+        labels: Annotated[
+            list[Label] | None,
+            Query(max_length=MAX_LABELS, description="Only items with one of these labels."),
+        ] = None,
     ) -> SampleResponse:
-        def draw() -> list[Item]:
-            sample = service.index.sample(n, seed=secrets.randbits(62) if seed is None else seed)
-            return [item_at(sample, position) for position in range(len(sample))]
+        where = label_filter(labels or ())
 
-        return SampleResponse(items=await service.search_pool.run(draw))
+        def draw() -> SampleResponse:
+            if where is not None:
+                check_labels(service.index, [where])
+            chosen = secrets.randbits(62) if seed is None else seed
+            sample = service.index.sample(n, seed=chosen, where=where)
+            return SampleResponse(
+                items=[item_at(sample, position) for position in range(len(sample))],
+                count=len(service.index),
+                n_with_labels=None if where is None else service.index.count(where),
+            )
+
+        return await service.search_pool.run(draw)
 
     return routes
+
+
+def unknown_label_handler(
+    service: Service, statistics: "CachedStatistics"
+) -> Callable[[Request, Exception], Awaitable[Response]]:
+    """Return the handler of `UnknownLabelError`: a 422 that names similar labels."""
+
+    async def on_unknown_label(request: Request, error: Exception) -> Response:
+        assert isinstance(error, UnknownLabelError)
+        label = error.label
+
+        def with_suggestions() -> UnknownLabelError:
+            return UnknownLabelError(label, dict(frequent_labels(statistics.get())))
+
+        with suppress(*SERVICE_ERRORS):
+            error = await service.statistics_pool.run(with_suggestions)
+        return error_response(422, str(error))
+
+    return on_unknown_label
 
 
 @dataclass(frozen=True)
@@ -134,6 +169,12 @@ class Statistics:
     farthest: tuple[Pair, ...]
 
 
+def frequent_labels(statistics: Statistics) -> list[tuple[str, int]]:
+    """Return the labels with their counts, the most frequent first, up to a limit."""
+    by_count = sorted(statistics.labels.items(), key=lambda entry: (-entry[1], entry[0]))
+    return by_count[:MAX_LABELS_LISTED]
+
+
 class CachedStatistics:
     """Statistics of an index, recomputed when they expire; for use in one thread."""
 
@@ -155,7 +196,9 @@ def compute_statistics(index: Index, *, seed: int = 0) -> Statistics:
     """Compute the statistics of an index; the sample depends only on the index and the seed."""
     stats, sample = index.stats(), index.sample(SAMPLE_SIZE, seed=seed)
     bits = unpack(sample.codes, index.n_bits)
-    first, second = np.triu_indices(len(sample), k=1)
+    # In random order, so that pairs at equal distances come from the whole sample.
+    pair = np.stack(np.triu_indices(len(sample), k=1))
+    first, second = np.random.default_rng(seed).permutation(pair, axis=1)
     distances = hamming_distances(sample.codes, sample.codes)[first, second]
     order = np.argsort(distances, kind="stable")
 

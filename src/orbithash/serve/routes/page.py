@@ -27,7 +27,7 @@ SESSION_SECONDS = 30 * 24 * 3600
 
 
 def page_routes() -> APIRouter:
-    """The page at / and its files below /page."""
+    """The page at /, the description of the API at /docs, and their files below /page."""
     routes = APIRouter(include_in_schema=False)
     page_files = read_page_files()
 
@@ -43,6 +43,10 @@ def page_routes() -> APIRouter:
     @routes.get("/")
     async def get_page(request: Request) -> Response:
         return respond("index.html", request)
+
+    @routes.get("/docs")
+    async def get_docs(request: Request) -> Response:
+        return respond("docs.html", request)
 
     @routes.get("/page/{name}")
     async def get_file(name: str, request: Request) -> Response:
