@@ -1,7 +1,9 @@
 from functools import partial
+from pathlib import Path
 
 import pytest
 
+import orbithash
 from orbithash.cli import run
 from orbithash.experiments import demo
 from orbithash.hashers import HASHERS
@@ -11,7 +13,13 @@ from orbithash.hashers import HASHERS
 def quick(monkeypatch):
     """The same way with as little of everything as there can be."""
     small = partial(
-        demo.run_demo, n_bits=(8,), n_runs=1, epochs=1, margins=(0.25,), learning_rates=(0.01,)
+        demo.run_demo,
+        n_bits=(8,),
+        n_runs=1,
+        epochs=1,
+        trial_epochs=1,
+        margins=(),
+        learning_rates=(0.01,),
     )
     monkeypatch.setattr(demo, "run_demo", small)
     monkeypatch.setattr(demo, "HASHERS", {"lsh": HASHERS["lsh"]})
@@ -21,10 +29,14 @@ def test_demo_prints_the_table_the_report_and_the_next_command(tmp_path, capsys)
     out = tmp_path / "new" / "report"
     assert run(["demo", "--out", str(out)]) == 0
     printed = capsys.readouterr().out
-    for expected in ("order-aware", "triplet", "lsh", "8 bits", "bounds", "orbithash list"):
+    for expected in ("order-aware", "triplet", "lsh", "8 bits", "bounds"):
         assert expected in printed
     assert str(out / "report.html") in printed
     assert (out / "report.html").exists()
+    # The last line is a command, and the index that it names shows its images.
+    assert printed.rstrip().endswith(f"serve {out / 'digits.orbit'}")
+    with orbithash.open_index(out / "digits.orbit") as index:
+        assert all(Path(item.path).is_file() for item in index.sample(20, seed=0).metadata)
     assert [path.name for path in out.parent.iterdir()] == ["report"]
 
 

@@ -3,7 +3,7 @@ import pytest
 from PIL import Image
 
 from image_files import noise, save
-from orbithash.data.augmentation import crop_box, read_training_view
+from orbithash.data.augmentation import crop_box, read_training_view, warped
 from orbithash.data.transforms import read_rgb
 from orbithash.errors import UnreadableImageError
 
@@ -101,3 +101,34 @@ def test_an_unreadable_file_draws_the_same_number_of_random_values(tmp_path):
         read_training_view(tmp_path / "broken.jpg", crop=8, rng=after_broken)
     read_training_view(good, crop=8, rng=after_good)
     assert after_broken.random() == after_good.random()
+
+
+def test_a_warped_drawing_depends_on_the_generator_and_stays_about_where_it_was():
+    drawings = np.zeros((50, 16, 16), np.float32)
+    drawings[:, 3:13, 7:9] = 1  # an upright stroke
+    first, again = (warped(drawings, np.random.default_rng(0)) for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+    assert first.dtype == np.float32
+    assert 0 <= first.min() < first.max() <= 1
+    assert len(np.unique(first.reshape(50, -1), axis=0)) == 50
+    rows, columns = np.indices((16, 16))
+    for drawing in first:
+        assert 14 < drawing.sum() < 27  # 20 pixels, scaled by at most a tenth on each axis
+        assert abs((rows * drawing).sum() / drawing.sum() - 7.5) < 2
+        assert abs((columns * drawing).sum() / drawing.sum() - 7.5) < 2
+
+
+def test_pixels_move_as_far_as_the_drawn_shift_says(monkeypatch):
+    for name in ("ROTATION", "LOG_SCALE", "SHEAR"):
+        monkeypatch.setattr(f"orbithash.data.augmentation.{name}", 0.0)
+    monkeypatch.setattr("orbithash.data.augmentation.SHIFT", 0.25)
+    image = np.zeros((1, 8, 8), np.float32)
+    image[0, 4, 4] = 1
+    (result,) = warped(image, np.random.default_rng(1))
+    rng = np.random.default_rng(1)
+    rng.uniform(size=4)  # angle, two scales, shear
+    down, right = -rng.uniform(-0.25, 0.25, 2) * 8
+    rows, columns = np.indices((8, 8))
+    assert result.sum() == pytest.approx(1)
+    assert (rows * result).sum() == pytest.approx(4 + down, abs=1e-5)
+    assert (columns * result).sum() == pytest.approx(4 + right, abs=1e-5)

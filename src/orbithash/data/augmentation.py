@@ -1,10 +1,10 @@
-"""Training views: random crops of an image, half of them mirrored."""
+"""Training views: random crops of photographs, half of them mirrored; warped copies of drawings."""
 
 import math
 from typing import Any
 
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Float32, UInt8
 from PIL import Image
 
 from orbithash.data.transforms import INTERPOLATIONS, read_rgb
@@ -13,6 +13,12 @@ MIN_AREA = 0.35  # of the image; smaller crops often miss the labelled object
 MAX_ASPECT_RATIO = 4 / 3  # of a crop: width to height, or height to width
 # Everything that determines crops except the random state; stored in fingerprints of features.
 CROP_SETTINGS = {"smallest area": MIN_AREA, "widest": MAX_ASPECT_RATIO}
+
+# The most that `warped` changes an image.
+ROTATION = math.radians(10)
+LOG_SCALE = 0.1  # of each axis
+SHEAR = 0.1
+SHIFT = 0.075  # of the side
 
 
 def read_training_view(
@@ -66,3 +72,30 @@ def crop_box(
     crop_height = height * min(1.0, math.sqrt(area / ratio))
     x, y = left * (width - crop_width), top * (height - crop_height)
     return x, y, min(x + crop_width, width), min(y + crop_height, height)
+
+
+def warped(
+    images: Float32[np.ndarray, "n height width"], rng: np.random.Generator
+) -> Float32[np.ndarray, "n height width"]:
+    """Return each image a little rotated, scaled, sheared and shifted at random.
+
+    For drawings such as handwritten digits, which a crop or a mirror would turn into others. Pixels
+    from outside the image are 0.
+    """
+    from scipy.ndimage import map_coordinates  # slow to import
+
+    n, height, width = images.shape
+    angle = rng.uniform(-ROTATION, ROTATION, n)
+    cosine, sine = np.cos(angle), np.sin(angle)
+    rotation = np.stack([cosine, -sine, sine, cosine], axis=1).reshape(n, 2, 2)
+    stretch = np.exp(rng.uniform(-LOG_SCALE, LOG_SCALE, (n, 2)))[:, :, None] * np.eye(2)
+    stretch[:, 1, 0] = rng.uniform(-SHEAR, SHEAR, n) * stretch[:, 0, 0]
+    shift = rng.uniform(-SHIFT, SHIFT, (n, 2)) * (height, width)
+    # From each pixel of the result to its place in the image, both relative to the centre.
+    centre = np.array([height - 1, width - 1]) / 2
+    pixels = np.indices((height, width)).reshape(2, -1) - centre[:, None]
+    places = rotation @ stretch @ pixels + (centre + shift)[:, :, None]
+    numbers = np.broadcast_to(np.arange(n)[:, None], (n, height * width))
+    coordinates = np.stack([numbers, places[:, 0], places[:, 1]])
+    sampled: np.ndarray = map_coordinates(images, coordinates, order=1)
+    return sampled.reshape(images.shape)

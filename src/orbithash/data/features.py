@@ -29,7 +29,7 @@ from orbithash.files import whole_file
 class Views:
     """Features of further views of images, such as random crops, for training."""
 
-    features: Float32[np.ndarray, "v d"] | Float16[np.ndarray, "v d"]
+    features: Float32[np.ndarray, "v *shape"] | Float16[np.ndarray, "v *shape"]
     of: Int64[np.ndarray, " v"]  # the row of the image that each view shows
 
 

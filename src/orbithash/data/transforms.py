@@ -15,6 +15,7 @@ from orbithash.errors import InputError, UnreadableImageError
 
 INTERPOLATIONS = {
     "nearest": Image.Resampling.NEAREST,
+    "box": Image.Resampling.BOX,
     "bilinear": Image.Resampling.BILINEAR,
     "bicubic": Image.Resampling.BICUBIC,
     "lanczos": Image.Resampling.LANCZOS,

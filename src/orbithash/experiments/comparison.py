@@ -22,7 +22,12 @@ class Outcome:
     n_bits: int
     runs: tuple[Scores, ...]
     neighbours: Neighbours  # of every query, by the first run
-    trials: tuple[Mapping[str, Any], ...] = ()  # that chose a deep method's settings
+    trials: tuple[Mapping[str, Any], ...] = ()  # that chose its settings
+
+    @property
+    def chosen(self) -> Mapping[str, Any] | None:
+        """The trial with the highest validation MAP; on ties, the first one."""
+        return max(self.trials, key=lambda trial: float(trial["map"]), default=None)
 
     @property
     def map(self) -> float:
@@ -62,13 +67,19 @@ class Comparison:
     versions: Mapping[str, str]
 
     def best(self, n_bits: int) -> Outcome:
-        return max((o for o in self.outcomes if o.n_bits == n_bits), key=lambda o: o.map)
+        return self.ranked(n_bits)[0]
 
     def code_lengths(self) -> list[int]:
         return sorted({outcome.n_bits for outcome in self.outcomes})
 
+    def ranked(self, n_bits: int) -> list[Outcome]:
+        """The outcomes at this code length, highest MAP first."""
+        return sorted((o for o in self.outcomes if o.n_bits == n_bits), key=lambda o: -o.map)
+
     def methods(self) -> list[str]:
-        return list(dict.fromkeys(outcome.method for outcome in self.outcomes))
+        """The methods, those with the highest MAP at the longest codes first."""
+        ranked = [o for n_bits in reversed(self.code_lengths()) for o in self.ranked(n_bits)]
+        return list(dict.fromkeys(outcome.method for outcome in ranked))
 
     def of(self, method: str, n_bits: int) -> Outcome | None:
         found = [o for o in self.outcomes if (o.method, o.n_bits) == (method, n_bits)]

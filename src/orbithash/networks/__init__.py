@@ -66,7 +66,7 @@ def small_backbone(name: str, shape: tuple[int, ...]) -> PhotoBackbone:
             f"the backbone {name} cannot take arrays of shape {shape}; give images of shape "
             "(n, channels, height, width) to small-cnn, or image files"
         )
-    return SmallCNN(channels=shape[0])
+    return SmallCNN(channels=shape[0], size=shape[-1])
 
 
 def load_named_model(model: str, weights: Path | None) -> TransformersModel:

@@ -25,7 +25,7 @@ class View:
     resize: int
     crop: int
     keep_shape: bool = False
-    interpolation: str = "bilinear"  # nearest, bilinear, bicubic or lanczos
+    interpolation: str = "bilinear"  # nearest, box, bilinear, bicubic or lanczos
 
 
 class PhotoBackbone(nn.Module):

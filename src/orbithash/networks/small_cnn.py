@@ -11,7 +11,8 @@ from orbithash.networks.backbones import PhotoBackbone, View
 class SmallCNN(PhotoBackbone):
     """Two convolutions and a hidden layer, for images of 8 × 8 to 32 × 32 pixels; from scratch.
 
-    Values may have any scale: batch normalisation follows the first convolution.
+    Values may have any scale: batch normalisation follows the first convolution. `size` is the side
+    of the images in pixels if it is trained on arrays; image files are averaged down to it.
     """
 
     n_features = 128
@@ -19,9 +20,11 @@ class SmallCNN(PhotoBackbone):
     weights_source = "those of a run, because it is trained from scratch"
     from_scratch = True
 
-    def __init__(self, channels: int = 1) -> None:
+    def __init__(self, channels: int = 1, size: int | None = None) -> None:
         super().__init__()
-        self.channels = channels
+        self.channels, self.size = channels, size
+        if size is not None:
+            self.view = View(resize=size, crop=size, interpolation="box")
         self.layers = nn.Sequential(
             nn.Conv2d(channels, 16, kernel_size=3, padding=1),
             nn.BatchNorm2d(16),
@@ -33,15 +36,16 @@ class SmallCNN(PhotoBackbone):
             nn.ReLU(),
             nn.Flatten(),
             # Datasets of tiny images are often small; without dropout they are memorised.
-            nn.Dropout(0.5),
+            nn.Dropout(0.2),
             nn.Linear(32 * 4 * 4, self.n_features),
             nn.ReLU(),
-            nn.Dropout(0.5),
+            nn.Dropout(0.2),
         )
 
     @property
     def arguments(self) -> dict[str, Any]:
-        return {"channels": self.channels}
+        size = {} if self.size is None else {"size": self.size}
+        return {"channels": self.channels, **size}
 
     def forward(
         self, images: Float[Tensor, "n channels height width"]

@@ -87,8 +87,8 @@ def single_views(inputs: Float[Tensor, "n ..."]) -> InputViews:
 
 
 def several_views(
-    inputs: Float[Tensor, "n d"],
-    views: Float[Tensor, "v d"],
+    inputs: Float[Tensor, "n *shape"],
+    views: Float[Tensor, "v *shape"],
     view_of: Int64[np.ndarray, " v"],
     *,
     seed: int,

@@ -1,6 +1,8 @@
 """The comparison of the demo as one HTML page."""
 
+import inspect
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +15,18 @@ from orbithash.experiments.comparison import Comparison, Outcome
 from orbithash.experiments.report.figure import Curve, precision_at_figure, precision_recall_figure
 from orbithash.experiments.report.html import Picture, data_uri, render_page, svg_picture
 from orbithash.experiments.tables.statistics import mean_precision_at, mean_recall_precision
+from orbithash.hashers import HASHERS
+from orbithash.losses import LOSSES
 
 N_HARDEST = 4  # queries with the fewest related images found
+
+
+@dataclass(frozen=True)
+class MethodLine:
+    """A method in one line, from its docstring."""
+
+    summary: str
+    paper: str  # empty if there is none
 
 
 @dataclass(frozen=True)
@@ -43,11 +55,12 @@ def write_report(file: Path, comparison: Comparison, *, seconds: float) -> None:
 
 def render_demo_report(comparison: Comparison, *, seconds: float) -> str:
     max_bits = comparison.code_lengths()[-1]
-    longest = [outcome for outcome in comparison.outcomes if outcome.n_bits == max_bits]
+    longest = comparison.ranked(max_bits)
     first_of_each, hardest = example_queries(comparison, longest[0])
     return render_page(
         "demo.html",
         comparison=comparison,
+        lines={method: method_line(method) for method in comparison.methods()},
         verdicts=[verdict(comparison, n_bits) for n_bits in comparison.code_lengths()],
         pictures=pictures(comparison),
         example_bits=max_bits,
@@ -57,28 +70,39 @@ def render_demo_report(comparison: Comparison, *, seconds: float) -> str:
     )
 
 
+def method_line(method: str) -> MethodLine:
+    """Return the first line of the method's docstring and the paragraph that names its paper."""
+    entry: object = LOSSES.get(method) or HASHERS[method]
+    paragraphs = [" ".join(part.split()) for part in (inspect.getdoc(entry) or "").split("\n\n")]
+    papers = [part for part in paragraphs[1:] if re.search(r'"[^"]+", .*\d{4}', part)]
+    return MethodLine(paragraphs[0], papers[0] if papers else "")
+
+
 def verdict(comparison: Comparison, n_bits: int) -> str:
-    """Name the best method, and the best network with its lead compared to the noise."""
-    ranked = sorted((o for o in comparison.outcomes if o.n_bits == n_bits), key=lambda o: -o.map)
-    best = f"At {n_bits} bits, {ranked[0].method} has the highest MAP, {ranked[0].map:.3f}."
-    networks = [outcome for outcome in ranked if outcome.kind == "deep"]
-    if len(networks) < 2:
-        return best
-    first, second = networks[:2]
-    ahead = first.map - second.map
-    spread = float(np.hypot(first.map_spread, second.map_spread))
-    judgement = "within" if ahead <= spread else "beyond"
-    return (
-        f"{best} Among the networks, {first.method} is {ahead:.3f} ahead of {second.method}, "
-        f"{judgement} the spread of the runs (±{spread:.3f})."
-    )
+    """Name the best method, and compare it with the best other network and shallow method."""
+    best, *others = comparison.ranked(n_bits)
+    sentences = [f"At {n_bits} bits, {best.method} has the highest MAP, {best.map:.3f}."]
+    for kind, name in (("deep", "network"), ("shallow", "shallow method")):
+        rival = next((outcome for outcome in others if outcome.kind == kind), None)
+        if rival is None:
+            continue
+        spread = float(np.hypot(best.map_spread, rival.map_spread))
+        judgement = "within" if best.map - rival.map <= spread else "beyond"
+        which = f"the {'next' if best.kind == kind else 'best'} {name}"
+        sentences.append(
+            f"{rival.method}, {which}, has {rival.map:.3f}; the difference is {judgement} the "
+            f"spread of the runs (±{spread:.3f})."
+        )
+    return " ".join(sentences)
 
 
 def pictures(comparison: Comparison) -> list[Picture]:
     """Draw precision-recall and precision at N, for each code length."""
     drawn = []
     for n_bits in comparison.code_lengths():
-        outcomes = [o for o in comparison.outcomes if o.n_bits == n_bits]
+        # Networks first, because the first lines are drawn thickest; in the order of the table.
+        outcomes = [o for m in comparison.methods() if (o := comparison.of(m, n_bits)) is not None]
+        outcomes.sort(key=lambda outcome: outcome.kind)
         strong = sum(outcome.kind == "deep" for outcome in outcomes)
         methods = ", ".join(outcome.method for outcome in outcomes)
         by_radius = [Curve(o.method, *mean_recall_precision(o.runs)) for o in outcomes]
@@ -115,15 +139,19 @@ def demo_queries(
     """Return the hits of the outcome's first run for some of the queries."""
     dataset, neighbours = comparison.dataset, outcome.neighbours
     related = related_hits(comparison, outcome)
-    uris = [png_uri(image.reshape(8, 8)) for image in dataset.features]
     assert dataset.classes is not None
     names = [dataset.classes[label] for label in dataset.labels]
     return [
         DemoQuery(
-            source=uris[dataset.split.query[query]],
+            source=png_uri(dataset.features[dataset.split.query[query]].reshape(8, 8)),
             label=names[dataset.split.query[query]],
             hits=tuple(
-                DemoHit(uris[image], names[image], bool(is_related), int(distance))
+                DemoHit(
+                    png_uri(dataset.features[image].reshape(8, 8)),
+                    names[image],
+                    bool(is_related),
+                    int(distance),
+                )
                 for image, is_related, distance in zip(
                     neighbours.ids[query], related[query], neighbours.distances[query], strict=True
                 )
