@@ -30,7 +30,7 @@ import numpy as np
 
 from measure import at_least, best
 from orbithash.index import ENGINES
-from orbithash.kernels.hamming import as_words
+from orbithash.kernels.plain_search import as_words
 
 N_BITS, N_QUERIES, N_CLUSTERS, COPIES = 64, 1_000, 1_000, 20
 SIZES = (100_000, 1_000_000, 10_000_000)

@@ -4,6 +4,12 @@ import json
 import subprocess
 import sys
 
+import pytest
+
+import orbithash
+from image_files import class_folder, noise, save
+from indexed_runs import image_run
+
 HEAVY = {"torch", "numba", "sklearn", "scipy", "matplotlib"}
 # Modules beyond those of a bare interpreter; lower these when less is loaded.
 MOST_FOR_IMPORT = 100  # 86 now, nearly all of them for importlib.metadata.version
@@ -17,15 +23,50 @@ def test_importing_the_package_loads_little():
 
 
 def test_help_loads_little():
-    loaded = loaded_by(
-        "import runpy",
-        "sys.argv = ['orbithash', '--help']",
-        "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) as shown:",
-        "    runpy.run_module('orbithash', run_name='__main__')",
-        "assert 'search' in shown.getvalue()",
-    )
+    loaded = loaded_by_command("--help", shown="search")
     assert not loaded & HEAVY
     assert len(loaded) <= MOST_FOR_HELP
+
+
+def test_searching_for_a_stored_item_loads_no_network(index):
+    loaded = loaded_by_command("search", str(index), "--like", "0", "--json", shown="1.jpg")
+    assert not loaded & {"torch", "transformers", "sklearn", "scipy", "numba"}
+
+
+def test_searching_for_an_image_loads_only_the_encoder(index, tmp_path):
+    image = save(noise((40, 30), seed=9), tmp_path / "new.jpg")
+    loaded = loaded_by_command("search", str(index), str(image), "--json", shown="1.jpg")
+    assert "torch" in loaded
+    assert not loaded & {"transformers", "sklearn", "scipy", "numba", "onnxruntime", "onnx"}
+    assert not loaded & {"orbithash.training", "orbithash.experiments", "orbithash.losses"}
+
+
+def test_opening_a_source_loads_scikit_learn_for_the_digits_only(tmp_path):
+    folder = class_folder(tmp_path / "photos", {"wren": 3, "gull": 3})
+    opened = "import orbithash.data; orbithash.data.open_source({!r})"
+    assert not loaded_by(opened.format(str(folder))) & {"torch", "sklearn", "scipy"}
+    assert "sklearn.datasets" in loaded_by(opened.format("digits"))
+
+
+@pytest.fixture
+def index(tmp_path):
+    """An index of four images with an encoder of images."""
+    encoder = orbithash.load(image_run(tmp_path / "run"))
+    photos = class_folder(tmp_path / "photos", {"wren": 2, "gull": 2})
+    with orbithash.open_index(tmp_path / "index", encoder=encoder) as opened:
+        opened.add_images(photos)
+    return tmp_path / "index"
+
+
+def loaded_by_command(*arguments: str, shown: str) -> set[str]:
+    """The modules that a command loads; it must print `shown`."""
+    return loaded_by(
+        "import runpy",
+        f"sys.argv = ['orbithash', *{arguments!r}]",
+        "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) as text:",
+        "    runpy.run_module('orbithash', run_name='__main__')",
+        f"assert {shown!r} in text.getvalue(), text.getvalue()",
+    )
 
 
 def loaded_by(*lines: str) -> set[str]:

@@ -6,7 +6,7 @@ import pytest
 from milvus_servers import new_collection
 from orbithash.errors import CodeLengthError, InputError
 from orbithash.index import ENGINES, Metadata, SearchEngine, Where, create_index
-from orbithash.kernels.nearest import nearest_reference
+from orbithash.kernels.plain_search import nearest_reference
 
 ORDERED = (
     "exact",

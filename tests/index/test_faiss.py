@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from orbithash.index import ENGINES
-from orbithash.kernels.nearest import nearest_reference
+from orbithash.kernels.plain_search import nearest_reference
 
 pytest.importorskip("faiss")
 

@@ -2,14 +2,12 @@ import numpy as np
 import pytest
 
 from orbithash.kernels import multi_index
-from orbithash.kernels.hamming import as_words
 from orbithash.kernels.multi_index import (
     nearest_by_tables,
     substring_tables,
     within_by_tables,
 )
-from orbithash.kernels.nearest import nearest_reference
-from orbithash.kernels.within import within_reference
+from orbithash.kernels.plain_search import as_words, nearest_reference, within_reference
 
 
 @pytest.fixture(params=["unlimited budget", "usual budget"])

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from orbithash.kernels.hamming import as_words
 from orbithash.kernels.histograms import graded_histograms_reference
+from orbithash.kernels.plain_search import as_words
 from orbithash.kernels.stable_order import (
     BLOCK_CODES,
     MAX_QUERIES_PER_TASK,

@@ -8,7 +8,8 @@ SEARCHES = """
 from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numba import threading_layer
-from orbithash.kernels.nearest import nearest_codes, nearest_reference
+from orbithash.kernels.nearest import nearest_codes
+from orbithash.kernels.plain_search import nearest_reference
 
 rng = np.random.default_rng(0)
 database = rng.integers(0, 256, (20_000, 8), dtype=np.uint8)

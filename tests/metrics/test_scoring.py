@@ -6,7 +6,7 @@ import pytest
 from orbithash.codes import pack
 from orbithash.errors import CodeLengthError, InputError
 from orbithash.evaluation import Scores, evaluate_codes
-from orbithash.kernels.hamming import hamming_distances_reference
+from orbithash.kernels.plain_search import hamming_distances_reference
 from orbithash.metrics import scoring
 from orbithash.relevance import labels_in_common
 

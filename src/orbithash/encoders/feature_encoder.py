@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -19,13 +19,13 @@ from orbithash.encoders.encoder import (
     check_encodes,
     no_progress,
 )
-from orbithash.encoders.hasher_network import hasher_network
-from orbithash.encoders.runs.estimators import take_apart
 from orbithash.encoders.runs.record import Epoch, Training
 from orbithash.encoders.runtime import exported
 from orbithash.errors import InputError
-from orbithash.hashers import Hasher
 from orbithash.networks import FeatureHead, HashingNetwork, embed, network_weights
+
+if TYPE_CHECKING:  # an encoder without a hasher must not load scikit-learn
+    from orbithash.hashers import Hasher
 
 
 class FeatureEncoder:
@@ -38,7 +38,7 @@ class FeatureEncoder:
     takes_images = False
 
     def __init__(
-        self, network: FeatureHead | HashingNetwork | Hasher, input_shape: tuple[int, ...] = ()
+        self, network: "FeatureHead | HashingNetwork | Hasher", input_shape: tuple[int, ...] = ()
     ) -> None:
         self.network = network
         self.training: Training | None = None
@@ -66,7 +66,7 @@ class FeatureEncoder:
     def embed(self, features: Any) -> Float[np.ndarray, "n bits"]:
         """Return the embeddings in [0, 1] of float vectors (n, n_features)."""
         vectors = self._checked(features)
-        if isinstance(self.network, Hasher):
+        if not isinstance(self.network, nn.Module):
             return self.network.project(vectors)
         device = next(self.network.parameters()).device
         return embed(self.network, torch.from_numpy(vectors).to(device)).cpu().numpy()
@@ -127,6 +127,8 @@ class FeatureEncoder:
         if isinstance(self.network, HashingNetwork):
             description = {**self.network.description(), "input_shape": list(self.input_shape)}
             return {"arrays": description}, network_weights(self.network)
+        from orbithash.encoders.runs.estimators import take_apart
+
         arrays: dict[str, np.ndarray] = {}
         return {"hasher": take_apart(self.network, "", arrays)}, arrays
 
@@ -138,9 +140,11 @@ class FeatureEncoder:
 
     def module(self) -> nn.Module:
         """Return a torch module from features to embeddings."""
-        if isinstance(self.network, Hasher):
-            return hasher_network(self.network)
-        return self.network
+        if isinstance(self.network, nn.Module):
+            return self.network
+        from orbithash.encoders.hasher_network import hasher_network
+
+        return hasher_network(self.network)
 
     def save(self, folder: str | Path) -> None:
         """Write a run's folder, which `orbithash.load` reads."""
@@ -152,7 +156,9 @@ class FeatureEncoder:
         vectors = np.asarray(features)
         if vectors.dtype.kind in "iub":
             vectors = vectors.astype(np.float32)
-        if isinstance(self.network, Hasher) and vectors.ndim == 4:  # small images, as in its fit
+        if (
+            not isinstance(self.network, nn.Module) and vectors.ndim == 4
+        ):  # small images, as in its fit
             vectors = vectors.reshape(len(vectors), -1)
         if vectors.shape[1:] != self.input_shape or vectors.dtype.kind != "f":
             shape = ", ".join(map(str, self.input_shape))

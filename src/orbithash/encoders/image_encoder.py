@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float, Int64, UInt8
@@ -30,13 +30,15 @@ from orbithash.encoders.runs.fingerprints import check_features_by
 from orbithash.encoders.runs.record import Epoch, Training
 from orbithash.encoders.runtime import Runtime, choose_runtime, run_by, to_onnx
 from orbithash.errors import InputError, UnreadableImageError
-from orbithash.hashers import Hasher
 from orbithash.networks import (
     FeatureHead,
     PhotoBackbone,
     load_photo_backbone,
     network_weights,
 )
+
+if TYPE_CHECKING:  # an encoder without a hasher must not load scikit-learn
+    from orbithash.hashers import Hasher
 
 BATCH = 32
 HEAD_SIZES = ("n_bits", "hidden", "dropout")
@@ -50,7 +52,7 @@ class ImageEncoder:
 
     takes_images = True
 
-    def __init__(self, backbone: nn.Module, head: FeatureHead | Hasher | FeatureEncoder) -> None:
+    def __init__(self, backbone: nn.Module, head: "FeatureHead | Hasher | FeatureEncoder") -> None:
         if not isinstance(backbone, PhotoBackbone):
             raise InputError(
                 f"{type(backbone).__name__} does not say which view of a photograph it "

@@ -11,9 +11,16 @@ from jaxtyping import Bool, Int64, UInt8, UInt64
 
 from orbithash.codes import code_bytes
 from orbithash.index.base import Ball, Neighbours
-from orbithash.kernels.hamming import WORD_BYTES, as_words
-from orbithash.kernels.nearest import nearest_words
-from orbithash.kernels.within import within_words
+from orbithash.kernels.plain_search import (
+    WORD_BYTES,
+    as_words,
+    nearest_reference,
+    within_reference,
+)
+
+# Up to so many pairs of query and code, numpy takes a millisecond. numba and its kernels take
+# half a second to load, and seconds to compile for the first time.
+FEW_PAIRS = 1 << 14
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,12 +36,22 @@ class CodeTable:
 
     def nearest(self, codes: UInt8[np.ndarray, "queries bytes"], k: int) -> Neighbours:
         """Return the k nearest items of each query, comparing it with every code."""
-        distances, positions = nearest_words(as_words(codes), self.words, k)
+        if len(codes) * len(self) <= FEW_PAIRS:
+            distances, positions = nearest_reference(codes, self.codes(), k)
+        else:
+            from orbithash.kernels.nearest import nearest_words
+
+            distances, positions = nearest_words(as_words(codes), self.words, k)
         return Neighbours(ids=self.ids[positions], distances=distances.astype(np.int64))
 
     def within(self, codes: UInt8[np.ndarray, "queries bytes"], radius: int) -> list[Ball]:
         """Return all items within the radius of each query, comparing it with every code."""
-        found = within_words(as_words(codes), self.words, radius)
+        if len(codes) * len(self) <= FEW_PAIRS:
+            found = within_reference(codes, self.codes(), radius)
+        else:
+            from orbithash.kernels.within import within_words
+
+            found = within_words(as_words(codes), self.words, radius)
         return [Ball(self.ids[positions], distances) for distances, positions in found]
 
     def codes(

@@ -4,7 +4,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from jaxtyping import Int64, UInt8
@@ -31,13 +31,12 @@ from orbithash.index.checks import (
     checked_next_id,
 )
 from orbithash.index.code_table import CodeTable, empty_table
-from orbithash.kernels.hamming import as_words
-from orbithash.kernels.multi_index import (
-    SubstringTables,
-    nearest_by_tables,
-    substring_tables,
-    within_by_tables,
-)
+from orbithash.kernels.plain_search import as_words
+
+if TYPE_CHECKING:  # opening an index must not wait for numba
+    from orbithash.kernels.multi_index import SubstringTables
+
+MIN_TABLE_CODES = 1 << 14  # below, a scan takes less time than looking anything up
 
 
 class MemoryIndex(ClosesOnExit):
@@ -215,15 +214,21 @@ class MultiIndex(DerivedIndex):
 
     Fast for near-duplicates and small radii, and up to a quarter slower than a scan otherwise. The
     tables are built by the first search and double the memory: four bytes for each code and table
-    (64 bits need three or four tables), and four for each value of a substring.
+    (64 bits need three or four tables), and four for each value of a substring. Fewer than 16,384
+    codes are always scanned.
     """
 
     name = "exact-mih"
+
+    def searcher(self, table: CodeTable) -> CodeTable | TableSearcher:
+        return table if len(table) < MIN_TABLE_CODES else super().searcher(table)
 
     def radius_searcher(self, table: CodeTable) -> "CodeTable | TableSearcher":
         return self.searcher(table)
 
     def build(self, table: CodeTable) -> "HashedTable":
+        from orbithash.kernels.multi_index import substring_tables
+
         return HashedTable(table, substring_tables(table.words, self.n_bits))
 
     def stats(self) -> IndexStats:
@@ -236,12 +241,16 @@ class MultiIndex(DerivedIndex):
 class HashedTable(TableSearcher):
     """A table of codes with hash tables of their substrings."""
 
-    substrings: SubstringTables
+    substrings: "SubstringTables"
 
     def nearest(self, codes: UInt8[np.ndarray, "queries bytes"], k: int) -> Neighbours:
+        from orbithash.kernels.multi_index import nearest_by_tables
+
         distances, positions = nearest_by_tables(as_words(codes), self.substrings, k)
         return Neighbours(ids=self.table.ids[positions], distances=distances.astype(np.int64))
 
     def within(self, codes: UInt8[np.ndarray, "queries bytes"], radius: int) -> list[Ball]:
+        from orbithash.kernels.multi_index import within_by_tables
+
         found = within_by_tables(as_words(codes), self.substrings, radius)
         return [Ball(self.table.ids[positions], distances) for distances, positions in found]

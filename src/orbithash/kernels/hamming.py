@@ -1,8 +1,4 @@
-"""Hamming distances of packed codes, and the layout in which all kernels read codes.
-
-Kernels read codes as 64-bit words in an array `(words, n)`, as `as_words` returns them. The
-innermost loop then runs over images and compiles to vector instructions for any number of words.
-"""
+"""Hamming distances of packed codes."""
 
 from typing import Any
 
@@ -12,9 +8,9 @@ from numba import njit, prange, types
 from numba.extending import intrinsic
 
 from orbithash.errors import InputError
+from orbithash.kernels.plain_search import as_words
 from orbithash.kernels.threads import parallel_njit, queries_per_task
 
-WORD_BYTES = 8
 BLOCK_CODES = 16384  # per pass; 128 kB of each word, which fits the cache of a core
 MAX_QUERIES_PER_TASK = 16  # queries that share a pass over the database
 
@@ -32,30 +28,6 @@ def hamming_distances(
     task_queries = queries_per_task(len(left), MAX_QUERIES_PER_TASK)
     fill_distances(as_words(left), as_words(right), task_queries, distances)
     return distances
-
-
-def hamming_distances_reference(
-    left: UInt8[np.ndarray, "n bytes"], right: UInt8[np.ndarray, "m bytes"]
-) -> UInt16[np.ndarray, "n m"]:
-    """Compute `hamming_distances` in plain numpy, with memory for every byte of every pair."""
-    different = np.bitwise_count(left[:, None, :] ^ right[None, :, :])
-    return np.asarray(different.sum(axis=2, dtype=np.uint16))
-
-
-def as_words(codes: UInt8[np.ndarray, "n bytes"]) -> UInt64[np.ndarray, "words n"]:
-    """Return codes as 64-bit words, padded with 0, one row per word.
-
-    >>> as_words(np.array([[1, 2], [0, 3]], dtype=np.uint8))
-    array([[513, 768]], dtype=uint64)
-    """
-    padding = -codes.shape[1] % WORD_BYTES
-    # Codes of one whole word are not copied.
-    padded = np.ascontiguousarray(codes)
-    if padding:
-        padded = np.pad(padded, ((0, 0), (0, padding)))
-    # The byte order within a word does not matter to popcount. Read-only or unaligned arrays are
-    # other types to numba, which would compile every kernel again for them.
-    return np.require(padded.view(np.uint64).T, requirements=["C", "ALIGNED", "WRITEABLE"])
 
 
 def check_same_length(

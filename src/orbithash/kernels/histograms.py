@@ -7,12 +7,8 @@ import numpy as np
 from jaxtyping import Int32, Int64, UInt8, UInt64
 from numba import njit, prange
 
-from orbithash.kernels.hamming import (
-    as_words,
-    block_distances,
-    check_same_length,
-    hamming_distances_reference,
-)
+from orbithash.kernels.hamming import block_distances, check_same_length
+from orbithash.kernels.plain_search import as_words, hamming_distances_reference
 from orbithash.kernels.threads import parallel_njit, queries_per_task
 
 BLOCK_WORDS = 65536  # of codes, which stay in the cache while a task's queries read them

@@ -9,7 +9,8 @@ import numpy as np
 from jaxtyping import Int32, Int64, UInt8, UInt64
 from numba import njit, prange
 
-from orbithash.kernels.hamming import as_words, check_same_length, hamming_distances_reference
+from orbithash.kernels.hamming import check_same_length
+from orbithash.kernels.plain_search import as_words
 from orbithash.kernels.threads import database_parts, parallel_njit, queries_per_task
 from orbithash.kernels.wide_compare import (
     L1_WORDS,
@@ -63,17 +64,6 @@ def nearest_words(
     query_rows = np.ascontiguousarray(queries.T)
     find_nearest(query_rows, database, capacity, task_queries, distances, positions)
     return merge_parts(distances, positions)
-
-
-def nearest_reference(
-    queries: UInt8[np.ndarray, "queries bytes"],
-    database: UInt8[np.ndarray, "database bytes"],
-    k: int,
-) -> tuple[Int32[np.ndarray, "queries k"], Int64[np.ndarray, "queries k"]]:
-    """Compute `nearest` in plain numpy, by a stable sort of all distances."""
-    distances = hamming_distances_reference(queries, database).astype(np.int32)
-    positions = np.argsort(distances, axis=1, kind="stable")[:, :k]
-    return np.take_along_axis(distances, positions, axis=1), positions
 
 
 def merge_parts(

@@ -9,7 +9,8 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64, UInt8, UInt64
 from numba import prange
 
-from orbithash.kernels.hamming import block_distances, hamming_distances_reference
+from orbithash.kernels.hamming import block_distances
+from orbithash.kernels.plain_search import hamming_distances_reference
 from orbithash.kernels.threads import parallel_njit, queries_per_task
 
 BLOCK_CODES = 16384

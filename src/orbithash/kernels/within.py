@@ -5,10 +5,9 @@ the second pass writes them there.
 """
 
 import numpy as np
-from jaxtyping import Int64, UInt8, UInt64
+from jaxtyping import Int64, UInt64
 from numba import prange
 
-from orbithash.kernels.hamming import hamming_distances_reference
 from orbithash.kernels.threads import database_parts, parallel_njit, queries_per_task
 from orbithash.kernels.wide_compare import (
     L1_WORDS,
@@ -51,20 +50,6 @@ def within_words(
         (distances[end - n : end], positions[end - n : end])
         for end, n in zip(np.cumsum(found), found, strict=True)
     ]
-
-
-def within_reference(
-    queries: UInt8[np.ndarray, "queries bytes"],
-    database: UInt8[np.ndarray, "database bytes"],
-    radius: int,
-) -> list[tuple[Int64[np.ndarray, " found"], Int64[np.ndarray, " found"]]]:
-    """Compute `within_words` of packed codes in plain numpy."""
-    found = []
-    for distances in hamming_distances_reference(queries, database).astype(np.int64):
-        order = np.argsort(distances, kind="stable")
-        positions = order[distances[order] <= radius]
-        found.append((distances[positions], positions))
-    return found
 
 
 @parallel_njit

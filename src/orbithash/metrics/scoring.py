@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 
 from orbithash.codes import as_codes
 from orbithash.errors import InputError
-from orbithash.kernels.hamming import as_words
 from orbithash.kernels.histograms import graded_histograms
+from orbithash.kernels.plain_search import as_words
 from orbithash.kernels.stable_order import stable_precision_sums
 from orbithash.metrics.average_precision import (
     counts_before,

@@ -11,7 +11,7 @@ __all__ = [
     "Result",
     "SearchIndex",
     "find",
-    "nearest_distance",
     "index_source",
+    "nearest_distance",
     "open_index",
 ]

@@ -12,8 +12,6 @@ from jaxtyping import Int64, UInt8
 from orbithash.codes import as_codes, binarize, pack
 from orbithash.data import open_unlabelled
 from orbithash.encoders import Encoder, OnUnreadable, Progress
-from orbithash.encoders.progress import reporting
-from orbithash.encoders.runs.model_file import encoder_from_bytes, encoder_to_bytes
 from orbithash.errors import InputError, UnknownLabelError
 from orbithash.index import (
     Ball,
@@ -41,6 +39,9 @@ def open_index(
     """
     if encoder is None:
         return SearchIndex(open_stored(address, engine=engine))
+    # Here and below: searching for a stored item must not wait for torch.
+    from orbithash.encoders.runs.model_file import encoder_from_bytes, encoder_to_bytes
+
     content = encoder_to_bytes(encoder)
     if not index_exists(address):
         create_index(address, encoder.n_bits, encoder=content).close()
@@ -81,6 +82,8 @@ class SearchIndex:
     def encoder(self) -> Encoder:
         """The encoder of the codes, read from the index when it is first needed."""
         if self._encoder is None:
+            from orbithash.encoders.runs.model_file import encoder_from_bytes
+
             self._encoder = encoder_from_bytes(self.index.encoder())
         return self._encoder
 
@@ -98,6 +101,8 @@ class SearchIndex:
         memory are known by their content. With `prune`, stored items that the source no longer has
         are removed. A progress bar is shown by default in a terminal.
         """
+        from orbithash.encoders.progress import reporting
+
         data = open_unlabelled(source)
         with reporting(progress) as report:
             return index_source(

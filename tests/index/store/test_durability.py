@@ -17,7 +17,7 @@ from index_writer import (
     write,
 )
 from orbithash.index import create_index, open_index
-from orbithash.kernels.nearest import nearest_reference
+from orbithash.kernels.plain_search import nearest_reference
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Handwritten digits, installed with scikit-learn: for the demo and tests."""
 
 import numpy as np
-from sklearn.datasets import load_digits
 
 from orbithash.data.features import LabelledFeatures
 from orbithash.data.splits import Split, stratified_parts
@@ -18,6 +17,8 @@ def read_digits(seed: int = 0) -> LabelledFeatures:
     the database are for training and 40 more for validation. No method sees the remaining ones
     before evaluation, as in the paper's protocols, so that memorising does not help.
     """
+    from sklearn.datasets import load_digits  # here: most programs open no digits
+
     bunch = load_digits()
     labels = bunch.target.astype(np.int64)
     query, train, validation, unseen = stratified_parts(

@@ -8,7 +8,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
-from scipy.io import loadmat
 
 from orbithash.data.benchmarks.published_files import HOMES, require_file, require_files
 from orbithash.data.images import ImageFiles
@@ -50,6 +49,8 @@ def read_stanford_dogs(folder: Path) -> ImageFiles:
 
 def listed_files(folder: Path, name: str) -> list[str]:
     """Return the paths of a list, in its order; lists.tar may be unpacked into lists/."""
+    from scipy.io import loadmat  # here: other datasets must not wait for it
+
     inner = folder / "lists" / name
     file = inner if inner.is_file() else folder / name
     require_file(file, advice=ADVICE)

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -12,11 +12,12 @@ from safetensors.numpy import load, save
 from orbithash.encoders.encoder import Encoder
 from orbithash.encoders.feature_encoder import FeatureEncoder
 from orbithash.encoders.image_encoder import HEAD_SIZES, ImageEncoder
-from orbithash.encoders.runs.estimators import put_together
 from orbithash.errors import InputError
 from orbithash.files import whole_file
-from orbithash.hashers import Hasher
 from orbithash.networks import BACKBONES, FeatureHead, HashingNetwork
+
+if TYPE_CHECKING:  # an encoder without a hasher must not load scikit-learn
+    from orbithash.hashers import Hasher
 
 HEADER = "orbithash"
 
@@ -76,11 +77,14 @@ def image_encoder(description: Any, arrays: dict[str, np.ndarray]) -> ImageEncod
     return ImageEncoder(backbone.eval(), rebuilt_head(description, part_of(arrays, "head")))
 
 
-def rebuilt_head(description: Any, arrays: dict[str, np.ndarray]) -> FeatureHead | Hasher:
+def rebuilt_head(description: Any, arrays: dict[str, np.ndarray]) -> "FeatureHead | Hasher":
     if "head" in description:
         head = FeatureHead(**description["head"])
         head.load_state_dict(as_tensors(arrays))
         return head.eval()
+    from orbithash.encoders.runs.estimators import put_together
+    from orbithash.hashers import Hasher
+
     hasher = put_together(description["hasher"], arrays)
     if not isinstance(hasher, Hasher):
         raise TypeError(f"it holds a {type(hasher).__name__}, not a hasher")

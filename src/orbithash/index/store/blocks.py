@@ -18,7 +18,7 @@ from jaxtyping import Int64, UInt8
 from orbithash.codes import code_bytes
 from orbithash.errors import DamagedIndexError
 from orbithash.index.code_table import CodeTable, empty_table
-from orbithash.kernels.hamming import as_words
+from orbithash.kernels.plain_search import as_words
 
 BLOCK = 4096  # codes at most: 64 kB of 64-bit codes, cheap enough to rewrite for one item
 
