@@ -15,9 +15,11 @@ HashingError
 └── MissingExtraError     (ImportError)   an optional dependency is not installed
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from difflib import get_close_matches
 from pathlib import Path
+
+SHOWN_LABELS = 5  # in a message about an unknown one
 
 
 class HashingError(Exception):
@@ -60,16 +62,31 @@ class UnknownIdError(InputError):
 class UnknownLabelError(InputError):
     """A filter names a label that no item of an index has."""
 
-    def __init__(self, label: str, known: Iterable[str] = ()) -> None:
+    def __init__(self, label: str, known: Collection[str] | None = None) -> None:
         self.label = label
-        by_lowercase = {each.lower(): each for each in known}
-        close = [by_lowercase[each] for each in get_close_matches(label.lower(), by_lowercase)]
-        hint = (
-            "did you mean " + " or ".join(map(repr, close)) + "?"
-            if close
-            else "give a label of the indexed items"
-        )
+        hint = "give a label of the indexed items" if known is None else label_hint(label, known)
         super().__init__(f"no item has the label {label!r}; {hint}")
+
+
+def label_hint(label: str, known: Collection[str]) -> str:
+    """Return which label may be meant.
+
+    >>> label_hint("House wren", ["195.Carolina_Wren", "196.House_Wren", "200.Yellowthroat"])
+    'did you mean 196.House_Wren?'
+    >>> label_hint("wren", ["robin", "gull", "crow"])
+    'the labels are robin, gull, crow'
+    """
+    if not known:
+        return "the items of this index have no labels"
+    by_lowercase = {name.casefold(): name for name in known}
+    wanted = label.casefold()
+    close = [name for name in by_lowercase if wanted in name]
+    close = close or get_close_matches(wanted, by_lowercase, SHOWN_LABELS)
+    if close:
+        return f"did you mean {' or '.join(by_lowercase[name] for name in close[:SHOWN_LABELS])}?"
+    n_more = len(known) - SHOWN_LABELS
+    more = f" and {n_more} more" if n_more > 0 else ""
+    return f"the labels are {', '.join(list(known)[:SHOWN_LABELS])}{more}"
 
 
 class IdInUseError(InputError):
