@@ -15,9 +15,11 @@ HashingError
 └── MissingExtraError     (ImportError)   an optional dependency is not installed
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection
 from difflib import get_close_matches
 from pathlib import Path
+
+SHOWN_LABELS = 5  # in a message about an unknown one
 
 
 class HashingError(Exception):
@@ -62,13 +64,13 @@ class UnknownIdError(InputError):
 class UnknownLabelError(InputError):
     """A filter names a label that no item of an index has."""
 
-    def __init__(self, label: str, known: Iterable[str] = ()) -> None:
+    def __init__(self, label: str, known: Collection[str] | None = None) -> None:
         self.label = label
-        hint = label_hint(label, list(known)) if known else "give a label of the indexed items"
+        hint = "give a label of the indexed items" if known is None else label_hint(label, known)
         super().__init__(f"no item has the label {label!r}; {hint}")
 
 
-def label_hint(label: str, known: Sequence[str], n_shown: int = 5) -> str:
+def label_hint(label: str, known: Collection[str]) -> str:
     """Return which label may be meant.
 
     >>> label_hint("House wren", ["195.Carolina_Wren", "196.House_Wren", "200.Yellowthroat"])
@@ -76,15 +78,17 @@ def label_hint(label: str, known: Sequence[str], n_shown: int = 5) -> str:
     >>> label_hint("wren", ["robin", "gull", "crow"])
     'the labels are robin, gull, crow'
     """
-    by_lower_case = {name.casefold(): name for name in known}
-    close = [name for name in by_lower_case if label.casefold() in name]
-    close = close or get_close_matches(label.casefold(), by_lower_case, n_shown)
+    if not known:
+        return "the items of this index have no labels"
+    by_lowercase = {name.casefold(): name for name in known}
+    wanted = label.casefold()
+    close = [name for name in by_lowercase if wanted in name]
+    close = close or get_close_matches(wanted, by_lowercase, SHOWN_LABELS)
     if close:
-        names = [by_lower_case[name] for name in close[:n_shown]]
-        return f"did you mean {' or '.join(names)}?"
-    rest = len(known) - n_shown
-    more = f" and {rest} more" if rest > 0 else ""
-    return f"the labels are {', '.join(known[:n_shown])}{more}"
+        return f"did you mean {' or '.join(by_lowercase[name] for name in close[:SHOWN_LABELS])}?"
+    n_more = len(known) - SHOWN_LABELS
+    more = f" and {n_more} more" if n_more > 0 else ""
+    return f"the labels are {', '.join(list(known)[:SHOWN_LABELS])}{more}"
 
 
 class IdInUseError(InputError):

@@ -108,7 +108,7 @@ def test_ten_are_found_by_default_and_all_within_a_radius(index):
 
 def test_a_label_that_no_item_has_is_refused(photos, index, capsys):
     words = ["search", str(photos / "photos.orbit"), "--like", "7", "--label", "11"]
-    message = "no item has the label '11'; did you mean '1'?"
+    message = "no item has the label '11'; did you mean 1?"
     assert run(words) == 2
     assert message in " ".join(capsys.readouterr().err.split())
     where = Where(labels=("1", "11"))

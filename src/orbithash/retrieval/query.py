@@ -71,7 +71,8 @@ def find(index: Index, queries: Sequence[Query]) -> list[Result]:
     """
     for query in queries:
         check_query(query)
-    check_labels(index, [query.where for query in queries if query.where is not None])
+    filters = [query.where for query in queries if query.where is not None]
+    check_labels(index, [label for where in filters for label in where.labels])
     stored = stored_items(index, [query.id for query in queries if query.id is not None])
     codes = [
         stored[query.id].code if query.id is not None else given_code(query) for query in queries
@@ -119,9 +120,9 @@ def nearest_distance(
     return pairs[0][0] if pairs else None
 
 
-def check_labels(index: Index, filters: Iterable[Where]) -> None:
+def check_labels(index: Index, labels: Iterable[str]) -> None:
     """Raise for a label that no item has."""
-    for label in dict.fromkeys(label for where in filters for label in where.labels):
+    for label in dict.fromkeys(labels):
         if index.count(Where(labels=(label,))) == 0:
             raise UnknownLabelError(label)
 

@@ -85,9 +85,12 @@ def test_an_unknown_label_is_refused_and_similar_ones_are_named(tmp_path):
         index.add(codes=[[i] for i in range(3)], metadata=[Metadata(labels=(x,)) for x in labels])
     with client_of(tmp_path / "birds.orbit") as client:
         for wanted, reason in [
-            (["wrem"], "no item has the label 'wrem'; did you mean 'wren'?"),
-            (["wren", "horned lark"], "'horned lark'; did you mean 'Horned_Lark'?"),
-            (["dodo"], "no item has the label 'dodo'; give a label of the indexed items"),
+            (["wrem"], "no item has the label 'wrem'; did you mean wren?"),
+            (["wren", "horned lark"], "'horned lark'; did you mean Horned_Lark?"),
+            (
+                ["dodo"],
+                "no item has the label 'dodo'; the labels are Elegant_Tern, Horned_Lark, wren",
+            ),
         ]:
             by_id = client.post(f"{API}/search", json={"id": 0, "labels": wanted})
             sampled = client.get(f"{API}/sample", params={"labels": wanted})

@@ -109,8 +109,7 @@ def collection_routes(service: Service, statistics: "CachedStatistics") -> APIRo
         where = label_filter(labels or ())
 
         def draw() -> SampleResponse:
-            if where is not None:
-                check_labels(service.index, [where])
+            check_labels(service.index, labels or ())
             chosen = secrets.randbits(62) if seed is None else seed
             sample = service.index.sample(n, seed=chosen, where=where)
             return SampleResponse(
