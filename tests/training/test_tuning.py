@@ -18,7 +18,8 @@ from orbithash.encoders.runs.fingerprints import weights_digest
 from orbithash.errors import InputError
 from orbithash.hashers import HASHERS
 from orbithash.networks import FeatureHead, SmallCNN
-from orbithash.training import Hooks, Interrupted
+from orbithash.training import Hooks, Interrupted, tuning
+from orbithash.training.on_images import Validation
 
 HEAD = ("--epochs", "4", "--batch-size", "12", "--hidden", "16")
 WHOLE = {"tune": "whole", "epochs": 2, "batch_size": 12, "workers": 0}
@@ -166,6 +167,23 @@ def test_a_whole_network_starts_from_a_head_that_is_trained_first(photos, monkey
     assert encoder.training.record.tune == "whole"
     assert encoder.hidden == 1024
     assert len(encoder.history) == 2  # only the epochs of the whole network
+
+
+def test_images_that_validate_the_whole_network_did_not_train_its_head(photos, monkeypatch):
+    splits = []
+    fit = tuning.train_head
+    monkeypatch.setattr(
+        tuning, "train_head", lambda *a, **b: (splits.append(a[0].split), fit(*a, **b))[1]
+    )
+    scored = []
+    score = Validation.score
+    monkeypatch.setattr(
+        Validation, "score", lambda self, *a: (scored.append(self.query_rows), score(self, *a))[1]
+    )
+    train(photos, **WHOLE, validation=0.25)
+    assert len(scored[0]) == 4
+    np.testing.assert_array_equal(scored[0], splits[0].validation)
+    assert not set(scored[0]) & set(splits[0].train)
 
 
 def test_the_papers_preset_and_given_settings_train_the_whole_network_alone(photos):

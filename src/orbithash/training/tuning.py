@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from orbithash.data import ImageSource, LabelledFeatures, hold_out
+from orbithash.data import ImageFiles, ImageSource, LabelledFeatures, hold_out
+from orbithash.data.images import ImageDataset
 from orbithash.encoders import Encoder, Epoch, ImageEncoder
 from orbithash.encoders.runs.model_file import read_encoder, write_encoder
 from orbithash.encoders.runs.run_folder import CHECKPOINT, FEATURES, HEAD, HEAD_CHECKPOINT
@@ -140,12 +141,15 @@ def train_by_tuning(
     encoder: Encoder | None = init
     if tuning.head_settings is not None:
         finished_head = folder / HEAD if folder and head_first else None
+        of_head = images
+        if tuning.whole_settings is not None:
+            of_head = with_validation(images, tuning.whole_settings.validation, seed=seed)
         if finished_head is not None and finished_head.exists():
             encoder = read_encoder(finished_head)
         else:
-            announce_head(images, backbone, method, n_bits, tuning, session, seed=seed)
+            announce_head(of_head, backbone, method, n_bits, tuning, session, seed=seed)
             encoder, history = train_head(
-                images,
+                of_head,
                 backbone.to(device),
                 method,
                 n_bits,
@@ -195,6 +199,17 @@ def train_by_tuning(
         checkpoints=session.checkpoints(),
         processes=session.processes,
     )
+
+
+def with_validation(images: ImageSource, fraction: float, *, seed: int) -> ImageSource:
+    """Hold out the images that the next stage will hold out: they must not train the head."""
+    split = images.split
+    if len(split.validation):
+        return images
+    kept, held_out = hold_out(images.labels[split.train], fraction, seed=seed)
+    parts = replace(split, train=split.train[kept], validation=split.train[held_out])
+    assert isinstance(images, ImageFiles | ImageDataset)
+    return replace(images, split=parts)
 
 
 def announce_head(
