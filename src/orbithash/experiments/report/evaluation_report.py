@@ -1,7 +1,7 @@
 """The report of `orbithash evaluate`: scores by class, confusions, and the worst queries."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,12 +19,12 @@ from orbithash.experiments.report.figure import (
 from orbithash.experiments.report.html import Picture, render_page, svg_picture
 from orbithash.experiments.tables.sources import SourceData, label_text
 from orbithash.kernels.nearest import nearest_codes
-from orbithash.relevance import group_by_labels, related
+from orbithash.relevance import related
 
 N_HITS = 10  # nearest images of a query that are looked at
 N_WORST = 12  # queries that are shown
 N_PAIRS = 12  # most frequent confusions
-N_CONFUSED = 3  # of each class
+N_CONFUSED = 3  # of each class, in the table
 MAX_CLASSES = 500  # in the table; the scores' JSON has all of them
 CHUNK = 1024  # queries searched at once
 SIDE = 112  # pixels of a thumbnail, of about 4 kB
@@ -92,6 +92,7 @@ def write_evaluation_report(
         n_classes=len(classes),
         several_labels=data.labels.ndim == 2,
         confusions=sorted(confusions, key=lambda pair: -pair.count)[:N_PAIRS],
+        n_confused=N_CONFUSED,
         n_hits=N_HITS,
         worst=worst,
         thumbnails=thumbnail_uris(data, shown, image_folders(source), side=SIDE),
@@ -113,24 +114,23 @@ def score_pictures(method: str, scores: Scores) -> list[Picture]:
 def class_rows(scores: Scores, encoded: Encoded, data: SourceData) -> list[ClassRow]:
     """Return the classes of the scored queries, that of the lowest MAP first.
 
-    Confusions are counted among the first `N_HITS` results, or among as many as there are right
-    ones in the database if these are fewer: an encoder without faults has none.
+    Confusions are counted among the first `N_HITS` results; if the database has fewer images of the
+    query's largest class, among as many as it has: an encoder without faults has none.
     """
     query, database = query_and_database(encoded, data)
     scored = query[~np.isnan(scores.average_precision)]
-    groups = group_by_labels(data.labels[encoded.rows[database]])
+    in_database = class_counts(data.labels[encoded.rows[database]])
+    finds_itself = not data.split.has_queries
     n_queries: Counter[int] = Counter()
     n_results: Counter[int] = Counter()
     counts: Counter[tuple[int, int]] = Counter()
     for rows, nearest, _ in nearest_rows(encoded, data, scored):
         labels = data.labels[rows]
-        n_related = related(labels, groups.labels) @ np.diff(groups.starts)
-        if not data.split.has_queries:
-            n_related -= 1  # the query itself
-        looked_at = np.arange(nearest.shape[1]) < n_related[:, None]
+        n_right = largest_class(labels, in_database) - finds_itself
+        looked_at = np.arange(nearest.shape[1]) < n_right[:, None]
         counts.update(confusion_counts(labels, data.labels[nearest], looked_at))
-        n_queries.update(class_sums(labels, np.ones(len(labels), dtype=np.int64)))
-        n_results.update(class_sums(labels, looked_at.sum(axis=1)))
+        n_queries.update(class_counts(labels))
+        n_results.update(class_counts(labels, looked_at.sum(axis=1)))
     names = class_names(data, {*n_queries, *(other for _, other in counts)})
     confusions: dict[int, list[Confusion]] = {}
     for (number, other), count in counts.most_common():
@@ -142,7 +142,7 @@ def class_rows(scores: Scores, encoded: Encoded, data: SourceData) -> list[Class
             names[number],
             n,
             scores.map_by_class[names[number]],
-            tuple(confusions.get(number, [])[:N_CONFUSED]),
+            tuple(confusions.get(number, [])),
         )
         for number, n in n_queries.items()
     ]
@@ -164,9 +164,10 @@ def nearest_rows(
     """
     codes, database = encoded.codes, query_and_database(encoded, data)[1]
     finds_itself = not data.split.has_queries
+    database_codes = codes[database]
     for start in range(0, len(queries), CHUNK):
         chunk = queries[start : start + CHUNK]
-        distances, places = nearest_codes(codes[chunk], codes[database], N_HITS + finds_itself)
+        distances, places = nearest_codes(codes[chunk], database_codes, N_HITS + finds_itself)
         nearest = database[places]
         if finds_itself:
             # The query itself goes last, or the last of many at distance 0 in its place.
@@ -201,20 +202,32 @@ def confusion_counts(
     return {(int(a), int(b)): int(count) for (a, b), count in zip(found, counts, strict=True)}
 
 
-def class_sums(
-    labels: Shaped[np.ndarray, "n *classes"], values: Int64[np.ndarray, " n"]
+def class_counts(
+    labels: Shaped[np.ndarray, "n *classes"], weights: Int64[np.ndarray, " n"] | None = None
 ) -> dict[int, int]:
-    """Return the sum of the values of each class, by class number.
+    """Return the number of images of each class, or the sum of their weights, by class number.
 
-    >>> class_sums(np.array([3, 5, 3]), np.array([1, 1, 4]))
-    {3: 5, 5: 1}
+    >>> class_counts(np.array([3, 5, 3])), class_counts(np.array([3, 5, 3]), np.array([1, 1, 4]))
+    ({3: 2, 5: 1}, {3: 5, 5: 1})
     """
+    if weights is None:
+        weights = np.ones(len(labels), dtype=np.int64)
     if labels.ndim == 2:
         rows, labels = np.nonzero(labels)
-        values = values[rows]
+        weights = weights[rows]
     found, positions = np.unique(labels, return_inverse=True)
-    sums = np.bincount(positions, values, minlength=len(found))
+    sums = np.bincount(positions, weights, minlength=len(found))
     return {int(number): int(total) for number, total in zip(found, sums, strict=True)}
+
+
+def largest_class(
+    labels: Shaped[np.ndarray, "n *classes"], sizes: Mapping[int, int]
+) -> Int64[np.ndarray, " n"]:
+    """Return the size of the largest class of each image."""
+    if labels.ndim == 1:
+        return np.array([sizes.get(label, 0) for label in labels.tolist()], dtype=np.int64)
+    of_class = np.array([sizes.get(number, 0) for number in range(labels.shape[1])], dtype=np.int64)
+    return np.asarray((labels * of_class).max(axis=1))
 
 
 def query_row(encoded: Encoded, data: SourceData, row: int, average_precision: float) -> QueryRow:
