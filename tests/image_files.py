@@ -1,8 +1,11 @@
 """Image files of random noise, and benchmark folders in their published layouts."""
 
+import io
+import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 from scipy.io import savemat
 
@@ -18,6 +21,43 @@ def save(image: Image.Image, path: Path, **options: object) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     image.save(path, **options)
     return path
+
+
+def save_as_heic(image: Image.Image, path: Path) -> Path:
+    """Write a file that begins as a HEIC does; in it is a PNG, which the fake pillow_heif reads."""
+    content = io.BytesIO()
+    image.save(content, format="PNG")
+    path.write_bytes(b"\0\0\0\x1cftypheic\0\0\0\0mif1heicmiaf" + content.getvalue())
+    return path
+
+
+FAKE_PILLOW_HEIF = """
+import io
+from PIL import Image
+
+def register_heif_opener():
+    Image.register_open("HEIF", opened, lambda start: start[4:12] == b"ftypheic")
+
+def opened(file, name=None):
+    with file:
+        file.seek(28)
+        image = Image.open(io.BytesIO(file.read()))
+    image.format = "HEIF"
+    return image
+"""
+
+
+def install_fake_heif(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `import pillow_heif` find a module that reads the files of `save_as_heic`."""
+    folder.mkdir()
+    (folder / "pillow_heif.py").write_text(FAKE_PILLOW_HEIF)
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)  # so that it is forgotten at the end
+    del sys.modules["pillow_heif"]
+    Image.init()  # registers all other formats, which must stay when the test ends
+    known = {name: opener for name, opener in Image.OPEN.items() if name != "HEIF"}
+    monkeypatch.setattr(Image, "OPEN", known)
+    monkeypatch.setattr(Image, "ID", [name for name in Image.ID if name != "HEIF"])
 
 
 def class_folder(folder: Path, counts: dict[str, int]) -> Path:

@@ -7,6 +7,7 @@ from PIL import Image
 import orbithash
 from coloured_images import coloured
 from feature_files import write_clouds
+from image_files import save
 from indexed_runs import feature_run, image_run
 from orbithash.cli import run
 
@@ -160,6 +161,16 @@ def test_images_that_cannot_be_read_are_said_and_the_others_are_searched(folder,
     assert run(["search", str(folder / "birds.orbit"), queries[0], queries[2]]) == 2
     printed = capsys.readouterr()
     assert (printed.out, printed.err.splitlines()) == ("", lines)
+
+
+def test_an_image_of_too_many_pixels_is_one_line(folder, capsys, tmp_path):
+    image = save(Image.new("1", (10_000, 10_000)), tmp_path / "map.png")
+    assert run(["search", str(folder / "birds.orbit"), str(image)]) == 2
+    error = capsys.readouterr().err
+    assert error == (
+        f"orbithash: cannot read {image}: 10000 × 10000 pixels are more than 80,000,000; "
+        "save a smaller copy\n"
+    )
 
 
 def test_an_empty_radius_says_how_far_the_nearest_is(folder, capsys):

@@ -1,5 +1,4 @@
 import errno
-import io
 import os
 import struct
 import sys
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from image_files import noise, save
+from image_files import install_fake_heif, noise, save, save_as_heic
 from orbithash.data.transforms import INTERPOLATIONS, decode_rgb, read_rgb, read_view
 from orbithash.errors import InputError, UnreadableImageError
 
@@ -244,49 +243,20 @@ def test_a_jpeg_of_a_phone_with_many_pixels_is_read_at_a_smaller_size(tmp_path, 
         decode_rgb(progressive, at_least=256, **limits)
 
 
-HEIC_START = b"\0\0\0\x1cftypheic\0\0\0\0mif1heicmiaf"
-
-FAKE_PILLOW_HEIF = """
-import io
-from PIL import Image
-
-def register_heif_opener():
-    Image.register_open("HEIF", opened, lambda start: start[4:12] == b"ftypheic")
-
-def opened(file, name=None):
-    with file:
-        file.seek(28)
-        return Image.open(io.BytesIO(file.read()))
-"""
-
-
-@pytest.fixture
-def heic(tmp_path):
-    """Return a file that begins as a HEIC does; in it is a PNG, which the fake opener reads."""
-    content = io.BytesIO()
-    Image.new("RGB", SIZE, RED).save(content, format="PNG")
-    path = tmp_path / "IMG_0001.HEIC"
-    path.write_bytes(HEIC_START + content.getvalue())
-    return path
-
-
-def test_heic_is_read_where_pillow_heif_is_installed(heic, tmp_path, monkeypatch):
-    monkeypatch.setattr(Image, "OPEN", dict(Image.OPEN))
-    monkeypatch.setattr(Image, "ID", list(Image.ID))
-    (tmp_path / "installed").mkdir()
-    (tmp_path / "installed" / "pillow_heif.py").write_text(FAKE_PILLOW_HEIF)
-    monkeypatch.syspath_prepend(tmp_path / "installed")
-    monkeypatch.delitem(sys.modules, "pillow_heif", raising=False)
+def test_heic_is_read_where_pillow_heif_is_installed(tmp_path, monkeypatch):
+    install_fake_heif(tmp_path / "installed", monkeypatch)
+    heic = save_as_heic(Image.new("RGB", SIZE, RED), tmp_path / "IMG_0001.HEIC")
     colour_of(save(Image.new("RGB", SIZE, RED), tmp_path / "other.png"))
     assert "pillow_heif" not in sys.modules  # imported only for a HEIC
     assert colour_of(heic).tolist() == list(RED)
     misnamed = heic.rename(tmp_path / "IMG_0001.jpg")  # as some phones and messengers name it
     assert colour_of(misnamed).tolist() == list(RED)
-    del sys.modules["pillow_heif"]
 
 
-def test_heic_without_pillow_heif_says_what_to_install(heic, monkeypatch):
+def test_heic_without_pillow_heif_says_what_to_install(tmp_path, monkeypatch):
+    heic = save_as_heic(Image.new("RGB", SIZE, RED), tmp_path / "IMG_0001.HEIC")
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    Image.init()
     monkeypatch.setattr(Image, "OPEN", {k: v for k, v in Image.OPEN.items() if k != "HEIF"})
     with pytest.raises(UnreadableImageError, match=r"a HEIC image; install orbithash\[heif\]"):
         colour_of(heic)

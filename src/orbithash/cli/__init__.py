@@ -5,6 +5,7 @@ disk, an unavailable server, or a search in which some of the given images canno
 """
 
 import sys
+import warnings
 from typing import Annotated
 
 import typer
@@ -71,6 +72,8 @@ def commands(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run one command and exit with its code."""
+    # Pillow's warning about an image with many pixels; the command reports it, with its path.
+    warnings.filterwarnings("ignore", message="Image size .* exceeds limit")
     try:
         # A command returns nothing; an early exit, such as after --version or Ctrl-C, has a code.
         code = app(arguments, prog_name="orbithash", standalone_mode=False) or 0

@@ -214,7 +214,7 @@ def diagnosis(error: Exception) -> tuple[str, str]:
             return reason, advice
         case UnidentifiedImageError():
             return "not an image of a known format", "give a JPEG or PNG"
-        case Image.DecompressionBombError():
+        case Image.DecompressionBombError() | Image.DecompressionBombWarning():
             count = int(re.findall(r"\d+", str(error))[0])  # "Image size (108000000 pixels) …"
             return f"{count:,} pixels are more than {MAX_PIXELS:,}", "save a smaller copy"
         case MemoryError():

@@ -491,7 +491,7 @@ def test_nothing_is_written_to_a_file_without_permission(folder, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: path != folder / FILE)
     with open_index(folder) as index:
         for change in (lambda: index.add(*items([1000])), lambda: index.remove([])):
-            with pytest.raises(StorageError, match="check its permissions, or copy it"):
+            with pytest.raises(StorageError, match="check its permissions or copy it"):
                 change()
         assert len(index) == 900
 

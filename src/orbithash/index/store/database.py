@@ -189,7 +189,7 @@ def operational_error(error: sqlite3.OperationalError, folder: Path) -> Exceptio
 
 def read_only_error(folder: Path) -> StorageError:
     return StorageError(
-        f"{folder} is read-only and can only be searched; {UNCHANGED}: check its permissions, or "
+        f"{folder} is read-only and can only be searched; to change it, check its permissions or "
         "copy it to a place where you can write"
     )
 
