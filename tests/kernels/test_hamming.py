@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 
@@ -5,6 +7,14 @@ from orbithash.kernels.hamming import BLOCK_CODES, fill_distances, hamming_dista
 from orbithash.kernels.plain_search import hamming_distances_reference
 
 BITS = [4, 7, 8, 63, 64, 65, 128, 300, 1024]
+
+
+def test_plain_distances_count_the_bits_that_differ():
+    left, right = random_codes(3, 100, seed=0), random_codes(4, 100, seed=1)
+    distances = hamming_distances_reference(left, right)
+    for i, j in itertools.product(range(3), range(4)):
+        different = np.unpackbits(left[i]) != np.unpackbits(right[j])
+        assert distances[i, j] == sum(different.tolist())
 
 
 @pytest.mark.parametrize("n_bits", BITS)

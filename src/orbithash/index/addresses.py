@@ -6,7 +6,11 @@ from typing import NamedTuple
 from orbithash.errors import InputError
 from orbithash.index.base import Index
 from orbithash.index.memory import MemoryIndex
-from orbithash.index.milvus.milvus_index import MilvusIndex, collection_exists
+from orbithash.index.milvus.milvus_index import (
+    CONSISTENCY_LEVELS,
+    MilvusIndex,
+    collection_exists,
+)
 from orbithash.index.store.stored_index import StoredIndex, create_store
 
 
@@ -22,7 +26,9 @@ def open_index(address: str | Path, *, engine: str = "exact") -> Index:
                 f"engine {engine!r} is for folders, and {address} is searched by Milvus; "
                 "leave the engine out"
             )
-        return server_engines()[remote.engine](server=remote.server, collection=remote.collection)
+        return server_engines()[remote.engine](
+            server=remote.server, collection=remote.collection, consistency=remote.consistency
+        )
     if engine not in folder_engines():
         raise InputError(
             f"no engine {engine!r} searches folders; choose one of {', '.join(folder_engines())}"
@@ -42,7 +48,11 @@ def create_index(address: str | Path, n_bits: int, *, encoder: bytes | None = No
     if index_exists(address):
         raise InputError(f"{address} exists; open it, or give the new index another name")
     return server_engines()[remote.engine](
-        n_bits, server=remote.server, collection=remote.collection, encoder=encoder
+        n_bits,
+        server=remote.server,
+        collection=remote.collection,
+        encoder=encoder,
+        consistency=remote.consistency,
     )
 
 
@@ -55,22 +65,24 @@ def index_exists(address: str | Path) -> bool:
 
 
 class RemotePlace(NamedTuple):
-    """A collection of a server, and the engine that searches it."""
+    """A collection of a server, the engine that searches it, and which writes a search sees."""
 
     engine: str
     server: str
     collection: str
+    consistency: str = "strong"
 
 
 def remote_place(address: str | Path) -> RemotePlace | None:
     """Parse the address of a collection; None if the address is a folder.
 
-    >>> remote_place("milvus:http://localhost:19530/birds")
-    RemotePlace(engine='milvus', server='http://localhost:19530', collection='birds')
+    >>> remote_place("milvus:http://localhost:19530/birds?consistency=bounded")[1:]
+    ('http://localhost:19530', 'birds', 'bounded')
     """
     engine, colon, url = str(address).partition(":")
     if not colon or engine not in server_engines():
         return None
+    url, question_mark, option = url.partition("?")
     server, _, collection = url.rpartition("/")
     scheme, _, host = server.partition("://")
     if scheme not in ("http", "https") or not host or not collection:
@@ -79,7 +91,15 @@ def remote_place(address: str | Path) -> RemotePlace | None:
         raise InputError(
             f"{collection!r} is not a valid collection name; use letters, digits and underscores"
         )
-    return RemotePlace(engine, server, collection)
+    if not question_mark:
+        return RemotePlace(engine, server, collection)
+    name, _, consistency = option.partition("=")
+    if name != "consistency" or consistency not in CONSISTENCY_LEVELS:
+        raise InputError(
+            f"got ?{option} after the collection; write ?consistency= and one of "
+            f"{', '.join(CONSISTENCY_LEVELS)}, or nothing"
+        )
+    return RemotePlace(engine, server, collection, consistency)
 
 
 def folder_engines() -> dict[str, type[MemoryIndex]]:

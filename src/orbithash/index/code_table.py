@@ -18,8 +18,8 @@ from orbithash.kernels.plain_search import (
     within_reference,
 )
 
-# Up to so many pairs of query and code, numpy takes a millisecond. numba and its kernels take
-# half a second to load, and seconds to compile for the first time.
+# Up to so many pairs of query and code, numpy takes some 50 microseconds. numba and its kernels
+# take half a second to load, and seconds to compile for the first time.
 FEW_PAIRS = 1 << 14
 
 

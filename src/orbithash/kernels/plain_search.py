@@ -35,9 +35,9 @@ def nearest_reference(
     k: int,
 ) -> tuple[Int32[np.ndarray, "queries k"], Int64[np.ndarray, "queries k"]]:
     """Compute `nearest` in plain numpy, by a stable sort of all distances."""
-    distances = hamming_distances_reference(queries, database).astype(np.int32)
+    distances = hamming_distances_reference(queries, database)
     positions = np.argsort(distances, axis=1, kind="stable")[:, :k]
-    return np.take_along_axis(distances, positions, axis=1), positions
+    return np.take_along_axis(distances, positions, axis=1).astype(np.int32), positions
 
 
 def within_reference(
@@ -47,16 +47,16 @@ def within_reference(
 ) -> list[tuple[Int64[np.ndarray, " found"], Int64[np.ndarray, " found"]]]:
     """Compute `within_words` of packed codes in plain numpy."""
     found = []
-    for distances in hamming_distances_reference(queries, database).astype(np.int64):
+    for distances in hamming_distances_reference(queries, database):
         order = np.argsort(distances, kind="stable")
         positions = order[distances[order] <= radius]
-        found.append((distances[positions], positions))
+        found.append((distances[positions].astype(np.int64), positions))
     return found
 
 
 def hamming_distances_reference(
     left: UInt8[np.ndarray, "n bytes"], right: UInt8[np.ndarray, "m bytes"]
 ) -> UInt16[np.ndarray, "n m"]:
-    """Compute `hamming_distances` in plain numpy, with memory for every byte of every pair."""
-    different = np.bitwise_count(left[:, None, :] ^ right[None, :, :])
-    return np.asarray(different.sum(axis=2, dtype=np.uint16))
+    """Compute `hamming_distances` in plain numpy, with memory for every word of every pair."""
+    different = np.bitwise_count(as_words(left)[:, :, None] ^ as_words(right)[:, None, :])
+    return np.asarray(different.sum(axis=0, dtype=np.uint16))

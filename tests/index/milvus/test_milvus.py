@@ -20,6 +20,8 @@ from milvus_servers import new_collection
 from orbithash.cli import run
 from orbithash.errors import CodeLengthError, InputError, MissingExtraError, ServerError
 from orbithash.index import ENGINES, Metadata, create_index, open_index
+from orbithash.index.milvus.encoder_parts import read_encoder, write_encoder
+from orbithash.index.milvus.server import MilvusServer
 
 
 @pytest.fixture
@@ -125,22 +127,63 @@ def test_ids_are_assigned_after_the_highest_and_lists_are_accepted(monkeypatch):
     }
 
 
+def test_an_encoder_that_is_not_visible_yet_is_waited_for():
+    written, levels = [], []
+
+    class LateServer(MilvusServer):
+        """A server on which only a Strong read sees what was written."""
+
+        def __init__(self):
+            pass
+
+        def has(self, name):
+            return bool(written)
+
+        def create(self, name, *, description, **fields):
+            written.append({"description": description})
+
+        def make_searchable(self, name, index_type, vector):
+            pass
+
+        def description(self, name):
+            return written[0]["description"]
+
+        def call(self, method, name, rows):
+            written.extend(rows)
+
+        def query(self, name, condition, fields, *, level):
+            levels.append(level)
+            return written[1:] if level == "Strong" else []
+
+    write_encoder(LateServer(), "birds", b"encoder")
+    assert read_encoder(LateServer(), "birds") == b"encoder"
+    assert levels == ["Eventually", "Strong"]
+
+
 class FakeClient:
-    """The part of a Milvus client that opening a collection and adding to it need."""
+    """The part of a Milvus client that opening a collection, adding and searching need."""
 
     def __init__(self, indexed_as):
         self.indexed_as, self.loaded = indexed_as, False
         self.rows = {}
+        self.levels = []  # of consistency, of each read
 
     def upsert(self, collection, rows, **options):
         self.rows |= {row["id"]: row for row in rows}
 
-    def query(self, collection, *, filter, output_fields, **options):
+    def search(self, collection, *, data, consistency_level, **options):
+        self.levels.append(consistency_level)
+        return [[] for _ in data]
+
+    def query(self, collection, *, filter, output_fields, consistency_level, **options):
+        self.levels.append(consistency_level)
         if output_fields == ["count(*)"]:
             return [{"count(*)": len(self.rows)}]
         if filter.startswith("id in "):
             wanted = ast.literal_eval(filter.removeprefix("id in "))
-            return [{"id": i} for i in sorted(self.rows) if i in wanted]
+            # A vector comes back in a list.
+            found = [self.rows[i] for i in sorted(self.rows) if i in wanted]
+            return [row | {"code": [row["code"]]} for row in found]
         above = int(re.findall(r"-?\d+", filter)[-1])  # "id > 3", or "(id > 3) and id > 7"
         return [{"id": i} for i in sorted(self.rows) if i > above]
 
@@ -253,3 +296,33 @@ def test_a_missing_package_is_reported_with_its_install_command(engine, package,
 def test_an_invalid_address_is_refused(address):
     with pytest.raises(InputError, match=r"write milvus:http|not a valid collection name"):
         open_index(address)
+
+
+@pytest.mark.parametrize("option", ["consistency=loose", "consistency", "timeout=3", ""])
+def test_an_unknown_option_of_an_address_is_refused(option):
+    with pytest.raises(InputError, match=r"write \?consistency= and one of strong, bounded"):
+        open_index(f"milvus:http://localhost:19530/birds?{option}")
+    with pytest.raises(InputError, match="choose one of strong, bounded, eventually"):
+        ENGINES["milvus"](16, consistency="loose")
+
+
+@pytest.mark.parametrize(
+    ("option", "level"),
+    [
+        ("", "Strong"),
+        ("?consistency=bounded", "Bounded"),
+        ("?consistency=eventually", "Eventually"),
+    ],
+)
+def test_only_searches_may_miss_the_latest_writes(option, level, monkeypatch):
+    client = FakeClient("BIN_FLAT")
+    package = SimpleNamespace(MilvusClient=client, MilvusException=RuntimeError)
+    monkeypatch.setattr("orbithash.index.milvus.server.import_pymilvus", lambda: package)
+    index = open_index(f"milvus:http://x:1/birds{option}")
+    index.add(codes=[[0, 1, 2, 3]])
+    assert set(client.levels) == {"Strong"}  # otherwise two items could get one id
+    client.levels.clear()
+    index.search(np.zeros((1, 4), np.uint8), k=1)
+    index.within(np.zeros((1, 4), np.uint8), radius=1)
+    index.get([0])
+    assert client.levels == [level] * 3

@@ -46,17 +46,23 @@ def read_encoder(server: MilvusServer, collection: str) -> bytes:
     if not server.has(name):
         raise InputError(f"{collection!r} holds no encoder; give codes instead of images")
     facts = json.loads(server.description(name))
+    # It never changes, and the digest tells whether a new one is visible already: waiting for
+    # all earlier writes, some tenths of a second in each request, is needed only then.
+    for level in ("Eventually", "Strong"):
+        content = read_parts(server, name, facts["parts"], level)
+        if hashlib.sha256(content).hexdigest() == facts["sha256"]:
+            return content
+    raise InputError(f"the encoder of {collection!r} is incomplete; index again under a new name")
+
+
+def read_parts(server: MilvusServer, name: str, n_parts: int, level: str) -> bytes:
+    """Return the parts that are visible at a consistency level, joined."""
     parts: dict[int, bytes] = {}
-    for start in range(0, facts["parts"], BATCH_PARTS):
+    for start in range(0, n_parts, BATCH_PARTS):
         condition = f"number >= {start} and number < {start + BATCH_PARTS}"
-        for row in server.query(name, condition, ["number", "part"]):
+        for row in server.query(name, condition, ["number", "part"], level=level):
             parts[row["number"]] = base64.b64decode(row["part"])
-    content = b"".join(parts[number] for number in sorted(parts))
-    if hashlib.sha256(content).hexdigest() != facts["sha256"]:
-        raise InputError(
-            f"the encoder of {collection!r} is incomplete; index again under a new name"
-        )
-    return content
+    return b"".join(parts[number] for number in sorted(parts))
 
 
 def encoder_collection(collection: str) -> str:

@@ -1,7 +1,7 @@
 """Milvus: codes and metadata in a collection of a server or cluster.
 
 Writes are upserts by id, so repeating one after a failure changes nothing. Reads wait for all
-earlier writes (consistency level "Strong").
+earlier writes (consistency level "Strong"), unless a search is allowed to miss the latest ones.
 """
 
 import json
@@ -40,6 +40,7 @@ from orbithash.index.milvus.server import MilvusServer
 MAX_ROWS = 16384  # that Milvus returns at once; also its limit on queries
 BATCH_ROWS = 2000  # that are sent at once
 FORMAT = 1
+CONSISTENCY_LEVELS = {"strong": "Strong", "bounded": "Bounded", "eventually": "Eventually"}
 ALL_FIELDS = ["id", "code", "path", "source", "metadata"]
 
 
@@ -56,8 +57,18 @@ class MilvusIndex(ClosesOnExit):
         server: str = "http://localhost:19530",
         collection: str = "orbithash",
         encoder: bytes | None = None,
+        consistency: str = "strong",
     ) -> None:
-        """Open a collection; with `n_bits`, create it if it does not exist."""
+        """Open a collection; with `n_bits`, create it if it does not exist.
+
+        A search and `get` wait for all earlier writes if `consistency` is "strong". With "bounded"
+        they may miss the writes of the last seconds, with "eventually" older ones too.
+        """
+        if consistency not in CONSISTENCY_LEVELS:
+            raise InputError(
+                f"got consistency={consistency!r}; choose one of {', '.join(CONSISTENCY_LEVELS)}"
+            )
+        self._level = CONSISTENCY_LEVELS[consistency]
         self._server = MilvusServer(server)
         self.collection = collection
         if not self._server.has(collection):
@@ -122,7 +133,7 @@ class MilvusIndex(ClosesOnExit):
     def get(self, ids: ArrayLike) -> Items:
         """Return these items, in this order."""
         ids = checked_ids(ids)
-        rows = {row["id"]: row for row in self._fetch(ids, ALL_FIELDS)}
+        rows = {row["id"]: row for row in self._fetch(ids, ALL_FIELDS, self._level)}
         for identifier in ids.tolist():
             if identifier not in rows:
                 raise UnknownIdError(identifier)
@@ -277,10 +288,12 @@ class MilvusIndex(ClosesOnExit):
     def _stored(self, ids: Int64[np.ndarray, " n"]) -> set[int]:
         return {row["id"] for row in self._fetch(ids, ["id"])}
 
-    def _fetch(self, ids: Int64[np.ndarray, " n"], fields: list[str]) -> Iterator[Any]:
+    def _fetch(
+        self, ids: Int64[np.ndarray, " n"], fields: list[str], level: str = "Strong"
+    ) -> Iterator[Any]:
         for start in range(0, len(ids), BATCH_ROWS):
             batch = ids[start : start + BATCH_ROWS].tolist()
-            yield from self._server.query(self.collection, f"id in {batch}", fields)
+            yield from self._server.query(self.collection, f"id in {batch}", fields, level=level)
 
     def _pages(self, condition: str, fields: list[str], size: int) -> Iterator[list[Any]]:
         """Iterate over the rows that meet a condition; Milvus returns them in the order of ids."""
@@ -304,7 +317,7 @@ class MilvusIndex(ClosesOnExit):
                 filter=condition,
                 limit=k,
                 search_params={"metric_type": "HAMMING", "params": self.parameters() | parameters},
-                consistency_level="Strong",
+                consistency_level=self._level,
             )
             balls += [as_ball(hits) for hits in found]
         return balls

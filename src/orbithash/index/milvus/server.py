@@ -34,9 +34,15 @@ class MilvusServer:
         return self._attempt(lambda: request(*arguments, timeout=TIMEOUT, **options))
 
     def query(
-        self, collection: str, condition: str, fields: list[str], limit: int | None = None
+        self,
+        collection: str,
+        condition: str,
+        fields: list[str],
+        limit: int | None = None,
+        *,
+        level: str = "Strong",
     ) -> list[Any]:
-        """Return the rows that meet a condition, including all earlier writes."""
+        """Return the rows that meet a condition; at the level Strong, after all earlier writes."""
         options = {} if limit is None else {"limit": limit}
         return list(
             self.call(
@@ -44,7 +50,7 @@ class MilvusServer:
                 collection,
                 filter=condition,
                 output_fields=fields,
-                consistency_level="Strong",
+                consistency_level=level,
                 **options,
             )
         )
