@@ -181,7 +181,7 @@ def test_images_that_validate_the_whole_network_did_not_train_its_head(photos, m
         Validation, "score", lambda self, *a: (scored.append(self.query_rows), score(self, *a))[1]
     )
     train(photos, **WHOLE, validation=0.25)
-    assert len(scored[0]) == 4
+    assert len(scored[0]) == 8
     np.testing.assert_array_equal(scored[0], splits[0].validation)
     assert not set(scored[0]) & set(splits[0].train)
 
@@ -277,7 +277,7 @@ def test_finish_keeps_the_best_epoch_of_a_stopped_run(photos, tmp_path):
     hooks = Hooks(stopping=stopping, after_epoch=epochs.append)
     with pytest.raises(Interrupted):
         train(photos, out=tmp_path / "run", hooks=hooks, **settings)
-    with pytest.raises(InputError, match=r"run\.partial; repeat its train command with --resume"):
+    with pytest.raises(InputError, match=r"run\.partial exists; continue .* --resume, .* --finish"):
         orbithash.load(tmp_path / "run")
     finished = train(photos, out=tmp_path / "run", finish=True, **settings)
     assert len(finished.history) == 3

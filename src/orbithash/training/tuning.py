@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from orbithash.data import ImageFiles, ImageSource, LabelledFeatures, hold_out
+from orbithash.data import ImageFiles, ImageSource, LabelledFeatures
 from orbithash.data.images import ImageDataset
+from orbithash.data.splits import training_rows
 from orbithash.encoders import Encoder, Epoch, ImageEncoder
 from orbithash.encoders.runs.model_file import read_encoder, write_encoder
 from orbithash.encoders.runs.run_folder import CHECKPOINT, FEATURES, HEAD, HEAD_CHECKPOINT
@@ -203,13 +204,9 @@ def train_by_tuning(
 
 def with_validation(images: ImageSource, fraction: float, *, seed: int) -> ImageSource:
     """Hold out the images that the next stage will hold out: they must not train the head."""
-    split = images.split
-    if len(split.validation):
-        return images
-    kept, held_out = hold_out(images.labels[split.train], fraction, seed=seed)
-    parts = replace(split, train=split.train[kept], validation=split.train[held_out])
+    train, held_out = training_rows(images.labels, images.split, fraction, seed=seed)
     assert isinstance(images, ImageFiles | ImageDataset)
-    return replace(images, split=parts)
+    return replace(images, split=replace(images.split, train=train, validation=held_out))
 
 
 def announce_head(
@@ -266,11 +263,8 @@ def described(
 ) -> str:
     """Return the numbers of images and classes in words."""
     split, labels = data.split, data.labels
-    n_train, n_held_out = len(split.train), len(split.validation)
-    if not n_held_out:
-        kept, held_out = hold_out(labels[split.train], settings.validation, seed=seed)
-        n_train, n_held_out = len(kept), len(held_out)
-    numbers = {"for training": n_train, "held out": n_held_out, "queries": len(split.query)}
-    parts = [f"{number:,} {what}" for what, number in numbers.items() if number]
+    train, held_out = training_rows(labels, split, settings.validation, seed=seed)
+    numbers = {"for training": train, "held out": held_out, "queries": split.query}
+    parts = [f"{len(rows):,} {what}" for what, rows in numbers.items() if len(rows)]
     n_classes = labels.shape[1] if labels.ndim == 2 else len(np.unique(labels))
     return f"{len(data):,} images, {n_classes:,} classes: {', '.join(parts)}"

@@ -205,9 +205,7 @@ def fitted_rows(
     labels: Labels, split: Split, record: RunRecord | None
 ) -> Int64[np.ndarray, " trained"]:
     """Return the training rows without those that the run held out."""
-    # A head that is trained before the whole network trains on all of them.
-    head_first = record is not None and record.tune == "whole" and record.views is not None
-    if record is None or head_first:
+    if record is None:
         return split.train
     share = float(record.settings.get("validation", 0))
     return training_rows(labels, split, share, seed=record.seed)[0]
