@@ -45,8 +45,20 @@ def test_a_resumed_stage_is_timed_by_what_it_does_now():
     for done in range(61, 101):
         clock.now = 0.5 * (done - 60)
         left.report("head", done, 100, unit="epochs")
-        if done >= 65:
+        if done >= 66:
             assert left.seconds() == pytest.approx(0.5 * (100 - done), rel=0.01)
+
+
+def test_what_precedes_the_first_item_does_not_count_as_its_speed():
+    clock = Clock()
+    left = TimeLeft(clock)
+    left.add("features", 100, 60.0, unit="images")
+    left.report("features", 0, 100, unit="images")
+    for done in range(1, 101):
+        clock.now = 10 + 0.4 * done  # ten seconds to export the network
+        left.report("features", done, 100, unit="images")
+        if done >= 10:
+            assert left.seconds() == pytest.approx(50 - clock.now, rel=0.01, abs=0.01)
 
 
 def test_a_later_stage_ends_the_earlier_ones():
@@ -73,8 +85,10 @@ def test_the_bar_shows_the_stage_its_amount_and_the_time_left():
         hooks = stage_hooks("head", 10)
         hooks.after_step(0.0, 0.5)
         clock.now = 12.0
-        hooks.after_epoch(Epoch(0, loss=0.25, learning_rate=0.1, validation_map=0.5))
+        hooks.after_epoch(Epoch(0, loss=0.5, learning_rate=0.1))
+        clock.now = 24.0
+        hooks.after_epoch(Epoch(1, loss=0.25, learning_rate=0.1, validation_map=0.5))
     shown = output.getvalue()
-    assert "1.0/10 epochs" in shown
-    assert "1:48 left" in shown
+    assert "2.0/10 epochs" in shown
+    assert "1:36 left" in shown
     assert "loss 0.25 · balance 0.00 · MAP 0.500 (best 0.500)" in shown

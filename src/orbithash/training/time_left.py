@@ -24,24 +24,28 @@ class Stage:
     seconds: float  # predicted, for all of it
     unit: str
     done: float = 0.0
-    _first: tuple[float, float] | None = None  # time and amount of the first report
-
-    def report(self, done: float, now: float) -> None:
-        if self._first is None:
-            # What an earlier, stopped command has done says nothing about the speed of this one.
-            self._first = (now, done)
-        self.done = done
-        started, before = self._first
-        if done > before:
-            # The measured speed replaces the predicted one as the stage proceeds.
-            measured = (now - started) * self.total / (done - before)
-            weight = min(1.0, 20 * (done - before) / self.total)
-            self.seconds = weight * measured + (1 - weight) * self.predicted
-        elif not self.done:
-            self.seconds = self.predicted
+    _begun: float | None = None  # amount of the first report
+    _first: tuple[float, float] | None = None  # time and amount of the first progress after it
 
     def __post_init__(self) -> None:
         self.predicted = self.seconds
+
+    def report(self, done: float, now: float) -> None:
+        """Note the amount done; the measured speed replaces the predicted one as it grows.
+
+        The speed is measured from the first progress on: work of an earlier, stopped command does
+        not count, and neither does what precedes the first item, such as exporting a network.
+        """
+        self.done = done
+        if self._begun is None:
+            self._begun = done
+        elif self._first is None and done > self._begun:
+            self._first = (now, done)
+        elif self._first is not None and done > self._first[1]:
+            started, before = self._first
+            measured = (now - started) * self.total / (done - before)
+            weight = min(1.0, 20 * (done - before) / self.total)
+            self.seconds = weight * measured + (1 - weight) * self.predicted
 
     def left(self) -> float:
         return self.seconds * max(0.0, 1 - self.done / self.total)
