@@ -1,4 +1,4 @@
-"""Compiled loops. Most modules also have a plain numpy reference.
+"""Compiled loops. Most also have a plain numpy reference, beside them or in `plain_search`.
 
 The references of `triplets` and `distances` are tensor operations, in `orbithash.losses`.
 """
