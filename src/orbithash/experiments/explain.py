@@ -21,7 +21,7 @@ from orbithash.losses import LOSSES, OrderAwareTripletLoss
 from orbithash.losses.distances import hamming_distances, squared_distances
 from orbithash.losses.mining import MinedTripletLoss
 from orbithash.losses.triplet_tensors import rank_items, swap_weights
-from orbithash.metrics.average_precision import expected_average_precision
+from orbithash.metrics.precision import expected_average_precision
 from orbithash.relevance import related
 from orbithash.training.methods import as_method
 
