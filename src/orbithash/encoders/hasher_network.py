@@ -20,7 +20,7 @@ from orbithash.hashers import (
     SpectralHashing,
     SupervisedDiscreteHashing,
 )
-from orbithash.hashers.anchors import AnchorKernel
+from orbithash.hashers.kernel_supervised import AnchorKernel
 
 
 def hasher_network(hasher: Hasher) -> nn.Module:
