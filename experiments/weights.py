@@ -17,8 +17,7 @@ from torch import Tensor
 
 from orbithash import load
 from orbithash.data import batches_by_labels, read_features
-from orbithash.losses.distances import hamming_distances, squared_distances
-from orbithash.losses.relations import grades_of_lists
+from orbithash.losses.pairs import grades_of_lists, hamming_distances, squared_distances
 from orbithash.losses.triplet_tensors import RankedItems, rank_items, swap_weights
 
 BATCH, IMAGES_OF_A_CLASS, BATCHES = 500, 5, 3

@@ -7,8 +7,7 @@ from torch.testing import assert_close
 
 from literal_loss import literal_loss
 from orbithash.errors import InputError
-from orbithash.losses import LOSSES, OrderAwareTripletLoss, order_aware, triplet_tensors
-from orbithash.losses import distances as loss_distances
+from orbithash.losses import LOSSES, OrderAwareTripletLoss, order_aware, pairs, triplet_tensors
 
 PATHS = ["compiled", "tensors"]
 TRIPLET_LOSSES = [name for name in LOSSES if name.startswith(("order-aware", "triplet"))]
@@ -407,7 +406,7 @@ def use_path(monkeypatch):
     def use(path):
         monkeypatch.undo()
         if path == "tensors":
-            for module in (order_aware, loss_distances):
+            for module in (order_aware, pairs):
                 monkeypatch.setattr(module, "uses_kernels", lambda device: False)
 
     return use

@@ -4,7 +4,7 @@ import torch
 from loss_batches import assert_same_value_and_gradient, random_batch
 from orbithash.errors import InputError
 from orbithash.losses import LOSSES
-from orbithash.losses.centers import hash_centers
+from orbithash.losses.central_similarity import hash_centers
 
 
 def literal_loss(embeddings, labels, centers, margin, scale):

@@ -3,7 +3,8 @@ import torch
 from torch import nn
 
 from orbithash.errors import InputError
-from orbithash.networks import BACKBONES, HashingNetwork, embed
+from orbithash.networks import BACKBONES, FeatureHead, HashingNetwork, embed
+from orbithash.networks.hashing_network import LOGIT_STD
 
 # (channels, height, width) of the smallest images that each backbone accepts.
 SMALLEST = {"small-cnn": (1, 8, 8), "googlenet": (3, 32, 32), "efficientnet-lite0": (3, 32, 32)}
@@ -50,3 +51,67 @@ def test_the_head_may_have_a_hidden_layer():
     features = network.eval().backbone(images)
     torch.testing.assert_close(network(images), network.head(features))
     assert network.head.hidden_layers[0].out_features == 16
+
+
+@pytest.mark.parametrize("hidden", [0, 8])
+def test_embeddings_of_a_head_are_in_0_to_1(hidden):
+    head = FeatureHead(6, 4, hidden=hidden)
+    embeddings = embed(head, 100 * torch.randn(30, 6))
+    assert embeddings.shape == (30, 4)
+    assert (embeddings >= 0).all()
+    assert (embeddings <= 1).all()
+
+
+def test_standardised_features_have_mean_0_and_deviation_1():
+    features = 5 + 3 * torch.randn(200, 6)
+    head = FeatureHead(6, 4)
+    head.fit_start(features)
+    scaled = (features - head.center) * head.scale
+    assert scaled.mean().abs() < 1e-4
+    assert (scaled.std() - 1).abs() < 0.01
+
+
+def test_identical_features_give_no_nan():
+    head = FeatureHead(6, 4)
+    head.fit_start(torch.ones(5, 6))
+    assert embed(head, torch.ones(5, 6)).isfinite().all()
+
+
+@pytest.mark.parametrize("options", [{"hidden": -1}, {"dropout": 1.0}])
+def test_invalid_options_of_a_head_are_refused(options):
+    with pytest.raises(InputError):
+        FeatureHead(6, 4, **options)
+
+
+@pytest.mark.parametrize("hidden", [0, 32])
+def test_initial_logits_of_every_bit_are_centred_with_equal_deviation(hidden):
+    features = torch.randn(500, 6) * 40 + 7
+    head = FeatureHead(6, 16, hidden=hidden)
+    head.fit_start(features)
+    logits = head.eval().logits(features)
+    torch.testing.assert_close(logits.mean(dim=0), torch.zeros(16), atol=1e-4, rtol=0)
+    torch.testing.assert_close(logits.std(dim=0, correction=0), torch.full((16,), LOGIT_STD))
+    assert head.training is False
+
+
+def test_without_spread_the_initial_weights_are_torchs():
+    torch.manual_seed(0)
+    head = FeatureHead(6, 4, hidden=0)
+    weights = head.hash_layer.weight.clone()
+    head.fit_start(torch.randn(50, 6), spread=False)
+    assert torch.equal(head.hash_layer.weight, weights)
+
+
+def test_large_inputs_are_subsampled_for_the_start(monkeypatch):
+    features = torch.randn(100, 6)
+    subsampled, complete = (start_of(rows) for rows in (features[::4], features))
+    monkeypatch.setattr("orbithash.networks.hashing_network.MAX_ROWS_TO_FIT", 30)
+    assert torch.equal(start_of(features), subsampled)
+    assert not torch.equal(start_of(features), complete)
+
+
+def start_of(features):
+    torch.manual_seed(0)
+    head = FeatureHead(6, 4, hidden=8)
+    head.fit_start(features)
+    return torch.cat([weight.flatten() for weight in head.state_dict().values()])

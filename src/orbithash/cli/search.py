@@ -1,7 +1,9 @@
-"""`orbithash search`: the nearest images of an index."""
+"""`orbithash search`: the nearest images of an index, as a table, JSON or a contact sheet."""
 
+import io
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,11 +15,21 @@ from rich.markup import escape
 from rich.table import Table
 
 from orbithash.errors import InputError, UnreadableImageError
-from orbithash.files import check_new_file
+from orbithash.files import check_new_file, whole_file
 
 if TYPE_CHECKING:
+    from PIL import Image
+
     from orbithash.index import Where
     from orbithash.retrieval import Hit, Result, SearchIndex
+
+# The contact sheet, in pixels.
+SIDE = 160  # of an image
+CAPTION = 18
+MARGIN = 6
+PER_LINE = 10  # results side by side, after the query
+MAX_RESULTS = 50  # shown for a query
+PAPER, INK, MISSING = "white", "black", "lightgrey"
 
 
 def search_command(
@@ -106,8 +118,6 @@ def search_command(
             f"{stats.recall:.3f}."
         )
     if picture is not None:
-        from orbithash.cli.contact_sheet import write_contact_sheet
-
         write_contact_sheet(results, picture)
         if not as_json:
             console.print("Contact sheet:", style="bold")
@@ -139,3 +149,53 @@ def as_table(query: str, hits: "tuple[Hit, ...]") -> Table:
         labels = escape(", ".join(hit.labels))
         table.add_row(str(hit.rank), str(hit.distance), str(hit.id), escape(hit.path), labels)
     return table
+
+
+def write_contact_sheet(results: Sequence[tuple[str, Sequence["Hit"]]], file: Path) -> None:
+    """Draw each query with its results; an unreadable image is a grey square."""
+    from PIL import Image
+
+    lines = [line for query, hits in results for line in sheet_lines(query, hits)]
+    widest = max(map(len, lines), default=1)
+    width, height = SIDE + MARGIN, SIDE + CAPTION + MARGIN  # of a cell
+    sheet = Image.new("RGB", (widest * width + MARGIN, len(lines) * height + MARGIN), PAPER)
+    for row, line in enumerate(lines):
+        for column, cell in enumerate(line):
+            if cell is not None:
+                draw_cell(sheet, column * width + MARGIN, row * height + MARGIN, *cell)
+    content = io.BytesIO()
+    sheet.save(content, format="PNG")
+    with whole_file(file) as opened:
+        opened.write(content.getvalue())
+
+
+def sheet_lines(query: str, hits: Sequence["Hit"]) -> list[list[tuple[str, str] | None]]:
+    """Return path and caption of each cell; lines after the first have no query cell."""
+    cells = [
+        (hit.path, f"{hit.rank}. {hit.distance} bits {', '.join(hit.labels)}")
+        for hit in hits[:MAX_RESULTS]
+    ]
+    starts = range(0, max(len(cells), 1), PER_LINE)
+    first = (query, "query")
+    return [[None if start else first, *cells[start : start + PER_LINE]] for start in starts]
+
+
+def draw_cell(sheet: "Image.Image", left: int, top: int, path: str, caption: str) -> None:
+    from PIL import ImageDraw
+
+    sheet.paste(thumbnail(path), (left, top))
+    draw = ImageDraw.Draw(sheet)
+    while draw.textlength(caption) > SIDE:
+        caption = caption[:-2].rstrip("…") + "…"
+    draw.text((left, top + SIDE + 3), caption, fill=INK)
+
+
+def thumbnail(path: str) -> "Image.Image":
+    from PIL import Image, ImageOps
+
+    from orbithash.data.transforms import read_rgb
+
+    try:
+        return ImageOps.pad(read_rgb(path, at_least=SIDE), (SIDE, SIDE), color=PAPER)
+    except UnreadableImageError:
+        return Image.new("RGB", (SIDE, SIDE), MISSING)

@@ -142,9 +142,9 @@ class FeatureEncoder:
         """Return a torch module from features to embeddings."""
         if isinstance(self.network, nn.Module):
             return self.network
-        from orbithash.encoders.hasher_network import hasher_network
+        from orbithash.encoders.hasher_network import as_network
 
-        return hasher_network(self.network)
+        return as_network(self.network)
 
     def save(self, folder: str | Path) -> None:
         """Write a run's folder, which `orbithash.load` reads."""

@@ -20,10 +20,10 @@ from orbithash.hashers import (
     SpectralHashing,
     SupervisedDiscreteHashing,
 )
-from orbithash.hashers.anchors import AnchorKernel
+from orbithash.hashers.kernel_supervised import AnchorKernel
 
 
-def hasher_network(hasher: Hasher) -> nn.Module:
+def as_network(hasher: Hasher) -> nn.Module:
     """Return a module from features to embeddings that computes what `hasher.project` does."""
     fitted: Any = hasher
     if isinstance(hasher, KernelSupervisedHashing):

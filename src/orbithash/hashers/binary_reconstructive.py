@@ -8,8 +8,7 @@ from jaxtyping import Bool, Float, Int
 from sklearn.preprocessing import normalize as unit_rows
 from sklearn.utils import check_random_state
 
-from orbithash.hashers.base import Hasher, sigmoid
-from orbithash.hashers.labels import dissimilar_pairs, multi_hot, similar_pairs
+from orbithash.hashers.base import Hasher, dissimilar_pairs, multi_hot, sigmoid, similar_pairs
 
 logger = logging.getLogger("orbithash")
 

@@ -1,17 +1,22 @@
-"""KSH: supervised hashing with kernels."""
+"""KSH: supervised hashing with kernels, and the anchor kernel that it shares with SDH."""
 
 import logging
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Float64
 from scipy.linalg import eigh
 from scipy.optimize import minimize
+from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import check_random_state
 
-from orbithash.hashers.anchors import fit_anchor_kernel
-from orbithash.hashers.base import SupervisedHasher, sigmoid
-from orbithash.hashers.labels import check_similar_and_dissimilar, multi_hot
+from orbithash.hashers.base import (
+    SupervisedHasher,
+    check_similar_and_dissimilar,
+    multi_hot,
+    sigmoid,
+)
 from orbithash.relevance import related
 
 logger = logging.getLogger("orbithash")
@@ -122,3 +127,35 @@ def smooth_objective(
     b = np.tanh((K @ weights) / 2)
     residual_b = residual @ b
     return -float(b @ residual_b), -(K.T @ (residual_b * (1 - b**2)))
+
+
+@dataclass(frozen=True)
+class AnchorKernel:
+    """Kernel features exp(−d² / (2 width²)), where d is the distance to each anchor.
+
+    Anchors are random training rows.
+
+    Always in double precision: similarities to hundreds of anchors are nearly collinear, so the
+    linear systems for their weights are too ill-conditioned for single precision.
+    """
+
+    anchors: Float64[np.ndarray, "anchors features"]
+    squared_width: float
+
+    def __call__(self, X: Float[np.ndarray, "n features"]) -> Float64[np.ndarray, "n anchors"]:
+        similarities: np.ndarray = euclidean_distances(
+            X.astype(np.float64), self.anchors, squared=True
+        )
+        similarities /= -2 * self.squared_width
+        np.exp(similarities, out=similarities)  # in place, to save memory
+        return similarities
+
+
+def fit_anchor_kernel(
+    X: Float[np.ndarray, "n features"], n_anchors: int, rng: np.random.RandomState
+) -> AnchorKernel:
+    """Draw random rows as anchors; the kernel's squared width is their mean squared distance."""
+    anchors = X[rng.permutation(len(X))[:n_anchors]].astype(np.float64)
+    mean_squared_distance = float(euclidean_distances(anchors, squared=True).mean())
+    # Above 0 even if all anchors are equal, because the kernel divides by it.
+    return AnchorKernel(anchors, max(mean_squared_distance, float(np.finfo(np.float64).tiny)))

@@ -8,8 +8,13 @@ from jaxtyping import Bool, Float, Int
 from sklearn.utils import check_random_state
 
 from orbithash.errors import InputError
-from orbithash.hashers.base import SupervisedHasher, sigmoid
-from orbithash.hashers.labels import dissimilar_pairs, multi_hot, similar_pairs
+from orbithash.hashers.base import (
+    SupervisedHasher,
+    dissimilar_pairs,
+    multi_hot,
+    sigmoid,
+    similar_pairs,
+)
 
 logger = logging.getLogger("orbithash")
 

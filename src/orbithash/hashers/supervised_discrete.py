@@ -8,9 +8,13 @@ from jaxtyping import Float
 from scipy.linalg import cho_factor, cho_solve
 from sklearn.utils import check_random_state
 
-from orbithash.hashers.anchors import fit_anchor_kernel
-from orbithash.hashers.base import SupervisedHasher, sigmoid
-from orbithash.hashers.labels import check_similar_and_dissimilar, multi_hot
+from orbithash.hashers.base import (
+    SupervisedHasher,
+    check_similar_and_dissimilar,
+    multi_hot,
+    sigmoid,
+)
+from orbithash.hashers.kernel_supervised import fit_anchor_kernel
 
 logger = logging.getLogger("orbithash")
 

@@ -49,7 +49,7 @@ class CodeTable:
         if len(codes) * len(self) <= FEW_PAIRS:
             found = within_reference(codes, self.codes(), radius)
         else:
-            from orbithash.kernels.within import within_words
+            from orbithash.kernels.nearest import within_words
 
             found = within_words(as_words(codes), self.words, radius)
         return [Ball(self.ids[positions], distances) for distances, positions in found]

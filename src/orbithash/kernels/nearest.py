@@ -1,8 +1,11 @@
-"""The exact k nearest codes: one pass, no heap, ties in database order.
+"""The exact k nearest codes, and all codes within a Hamming radius; ties in database order.
 
-Each query keeps a limit, the distance of its k-th nearest candidate so far: only nearer codes can
-still enter. The limit falls quickly, so nearly all of the database is rejected, 64 codes with one
-comparison.
+The k nearest take one pass and no heap. Each query keeps a limit, the distance of its k-th nearest
+candidate so far: only nearer codes can still enter. The limit falls quickly, so nearly all of the
+database is rejected, 64 codes with one comparison.
+
+The codes within a radius take two passes and no sort. The first counts the codes at each distance,
+which gives the position of each in the result; the second writes them there.
 """
 
 import numpy as np
@@ -49,7 +52,7 @@ def nearest_words(
     database: UInt64[np.ndarray, "words database"],
     k: int,
 ) -> tuple[Int32[np.ndarray, "queries k"], Int64[np.ndarray, "queries k"]]:
-    """Return `nearest` of codes in the layout of `as_words`."""
+    """Return `nearest_codes` of codes in the layout of `as_words`."""
     n_queries, n = queries.shape[1], database.shape[1]
     k = min(k, n)
     if k == 0 or n_queries == 0:
@@ -64,6 +67,38 @@ def nearest_words(
     query_rows = np.ascontiguousarray(queries.T)
     find_nearest(query_rows, database, capacity, task_queries, distances, positions)
     return merge_parts(distances, positions)
+
+
+def within_words(
+    queries: UInt64[np.ndarray, "words queries"],
+    database: UInt64[np.ndarray, "words database"],
+    radius: int,
+) -> list[tuple[Int64[np.ndarray, " found"], Int64[np.ndarray, " found"]]]:
+    """Return distances and positions of the codes at most `radius` bits from each query.
+
+    They are sorted, nearest first. Both arguments have the layout of `as_words`.
+
+    >>> database = np.array([[0b1100, 0b0111, 0b1000]], dtype=np.uint64)
+    >>> within_words(np.array([[0b1000]], dtype=np.uint64), database, radius=1)
+    [(array([0, 1]), array([2, 0]))]
+    """
+    n_queries, n = queries.shape[1], database.shape[1]
+    radius = min(radius, 64 * len(database))
+    task_queries = queries_per_task(n_queries, MAX_QUERIES_PER_TASK)
+    n_parts = database_parts(-(-n_queries // task_queries), n)
+    query_rows = np.ascontiguousarray(queries.T)
+    # At each distance, the codes of a part follow those of the parts before it.
+    counts = np.zeros((n_queries, radius + 1, n_parts), dtype=np.int64)
+    empty = np.empty(0, dtype=np.int64)
+    scan_within(query_rows, database, task_queries, counts, empty, empty)
+    ranks = (np.cumsum(counts) - counts.ravel()).reshape(counts.shape)
+    distances, positions = (np.empty(int(counts.sum()), dtype=np.int64) for _ in range(2))
+    scan_within(query_rows, database, task_queries, ranks, distances, positions)
+    found = counts.sum(axis=(1, 2))
+    return [
+        (distances[end - n : end], positions[end - n : end])
+        for end, n in zip(np.cumsum(found), found, strict=True)
+    ]
 
 
 def merge_parts(
@@ -169,3 +204,33 @@ def write_sorted(near_distances, near_positions, counts, distances, positions): 
         if rank < distances.size:
             distances[rank] = distance
             positions[rank] = near_positions[i]
+
+
+@parallel_njit
+def scan_within(queries, database, task_queries, ranks, distances, positions):  # type: ignore[no-untyped-def]
+    """Write each code within the radius at its rank, and increment that rank.
+
+    With empty outputs nothing is written, and the increments count the codes.
+    """
+    n_queries, limit, n_parts = ranks.shape  # the limit is radius + 1
+    n_words, n = database.shape
+    block = max(LANES, L1_WORDS // n_words)
+    for task in prange((n_queries + task_queries - 1) // task_queries * n_parts):
+        first, part = task // n_parts * task_queries, task % n_parts
+        end = n * (part + 1) // n_parts
+        for block_start in range(n * part // n_parts, end, block):
+            stop = min(block_start + block, end)
+            for query in range(first, min(first + task_queries, n_queries)):
+                start = block_start
+                while start < stop:
+                    start, mask = next_nearer(queries, query, database, start, stop, limit)
+                    while mask != 0:
+                        position = start + lowest_bit(mask)
+                        mask = clear_lowest_bit(mask)
+                        distance = distance_to(queries, query, database, position)
+                        rank = ranks[query, distance, part]
+                        ranks[query, distance, part] += 1
+                        if positions.size > 0:
+                            distances[rank] = distance
+                            positions[rank] = position
+                    start += LANES

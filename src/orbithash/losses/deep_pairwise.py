@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from orbithash.errors import InputError
 from orbithash.losses.inputs import check_embeddings, check_labels
-from orbithash.losses.relations import labels_in_common, pairs_once
+from orbithash.losses.pairs import labels_in_common, pairs_once
 
 
 class DeepPairwiseLoss(nn.Module):

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from orbithash.errors import InputError
 from orbithash.losses.deep_pairwise import negative_log_likelihoods
 from orbithash.losses.inputs import check_embeddings, check_labels
-from orbithash.losses.relations import labels_in_common, pairs_once
+from orbithash.losses.pairs import labels_in_common, pairs_once
 
 
 class HashNetLoss(nn.Module):

@@ -13,9 +13,8 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
 from orbithash.errors import InputError
-from orbithash.losses.distances import squared_distances
 from orbithash.losses.inputs import check_embeddings, check_labels
-from orbithash.losses.relations import grades_of_lists
+from orbithash.losses.pairs import grades_of_lists, squared_distances
 
 REDUCTIONS = ("sum", "mean", "active", "anchor")
 

@@ -14,9 +14,13 @@ from torch.autograd.function import once_differentiable
 
 from orbithash.errors import InputError
 from orbithash.kernels.triplets import triplet_terms
-from orbithash.losses.distances import hamming_distances, squared_distances, uses_kernels
 from orbithash.losses.inputs import check_embeddings, check_labels, check_memory, check_triplets
-from orbithash.losses.relations import grades_of_lists
+from orbithash.losses.pairs import (
+    grades_of_lists,
+    hamming_distances,
+    squared_distances,
+    uses_kernels,
+)
 from orbithash.losses.triplet_tensors import AnchorSums, rank_items, sum_triplets, swap_weights
 
 WEIGHTINGS = ("ap", "ndcg", "none")

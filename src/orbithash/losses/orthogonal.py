@@ -4,7 +4,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from orbithash.errors import InputError
-from orbithash.losses.centers import hash_centers, multi_hot
+from orbithash.losses.central_similarity import hash_centers, multi_hot
 from orbithash.losses.inputs import check_embeddings
 
 

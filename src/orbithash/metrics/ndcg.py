@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from jaxtyping import Float, Int
 
-from orbithash.metrics.average_precision import counts_before
+from orbithash.metrics.precision import counts_before
 
 
 def expected_ndcg(

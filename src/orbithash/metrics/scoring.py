@@ -12,15 +12,17 @@ from orbithash.errors import InputError
 from orbithash.kernels.histograms import graded_histograms
 from orbithash.kernels.plain_search import as_words
 from orbithash.kernels.stable_order import stable_precision_sums
-from orbithash.metrics.average_precision import (
+from orbithash.metrics.ndcg import expected_ndcg
+from orbithash.metrics.precision import (
     counts_before,
     divide_by_relevant,
     expected_average_precision,
     optimistic_average_precision,
     pessimistic_average_precision,
+    precision_of_first,
+    precision_within,
+    recall_within,
 )
-from orbithash.metrics.ndcg import expected_ndcg
-from orbithash.metrics.precision_recall import precision_of_first, precision_within, recall_within
 from orbithash.metrics.scores import PrecisionRecall, Scores
 from orbithash.relevance import (
     LabelGroups,

@@ -5,9 +5,14 @@ from pathlib import Path
 from orbithash.errors import InputError
 from orbithash.networks.backbones import PhotoBackbone, View, load_checked_weights, load_weights
 from orbithash.networks.efficientnet_lite0 import EfficientNetLite0
-from orbithash.networks.feature_head import FeatureHead
 from orbithash.networks.googlenet import GoogLeNet
-from orbithash.networks.hashing_network import Backbone, HashingNetwork, embed, network_weights
+from orbithash.networks.hashing_network import (
+    Backbone,
+    FeatureHead,
+    HashingNetwork,
+    embed,
+    network_weights,
+)
 from orbithash.networks.small_cnn import SmallCNN
 from orbithash.networks.transformers_model import TransformersModel, load_transformers_model
 

@@ -1,4 +1,4 @@
-"""A backbone with a hash head."""
+"""The networks that are trained: a hash head on features, or a backbone with such a head."""
 
 from typing import Any, Protocol, runtime_checkable
 
@@ -9,7 +9,84 @@ from torch import Tensor, nn
 
 from orbithash.errors import InputError
 from orbithash.networks.backbones import PhotoBackbone
-from orbithash.networks.feature_head import FeatureHead
+
+LOGIT_STD = 2.0  # of every bit at the start: outputs are neither all near 0.5 nor saturated
+MAX_ROWS_TO_FIT = 1 << 16  # more than enough for a mean and a standard deviation
+
+
+class FeatureHead(nn.Module):
+    """Features to embeddings in [0, 1]: an optional hidden layer, a linear layer and a sigmoid.
+
+    Without a hidden layer this is the last layer of Chen et al., 2018. A hidden layer is followed
+    by layer normalisation (Ba, Kiros and Hinton, 2016), ReLU and dropout.
+
+    Call `fit_start`, a data-dependent initialisation, before training, so that one learning rate
+    suits features of any scale.
+    """
+
+    center: Tensor
+    scale: Tensor
+
+    def __init__(
+        self, n_features: int, n_bits: int, *, hidden: int = 1024, dropout: float = 0.3
+    ) -> None:
+        super().__init__()
+        if hidden < 0 or not 0 <= dropout < 1:
+            raise InputError(
+                f"hidden={hidden}, dropout={dropout}; hidden must be a number of units (0 for a "
+                "linear head), and dropout at least 0 and below 1"
+            )
+        self.n_features, self.n_bits = n_features, n_bits
+        self.hidden, self.dropout = hidden, dropout
+        self.register_buffer("center", torch.zeros(n_features))
+        self.register_buffer("scale", torch.ones(()))
+        self.hidden_layers = nn.Sequential()
+        if hidden:
+            self.hidden_layers.append(nn.Linear(n_features, hidden))
+            self.hidden_layers.append(nn.LayerNorm(hidden))
+            self.hidden_layers.append(nn.ReLU())
+            self.hidden_layers.append(nn.Dropout(dropout))
+        self.hash_layer = nn.Linear(hidden or n_features, n_bits)
+
+    def forward(
+        self, features: Float[Tensor, "n {self.n_features}"]
+    ) -> Float[Tensor, "n {self.n_bits}"]:
+        # In some runtimes, rounding makes the sigmoid exceed 1.
+        return self.logits(features).sigmoid().clamp(0, 1)
+
+    def logits(
+        self, features: Float[Tensor, "n {self.n_features}"]
+    ) -> Float[Tensor, "n {self.n_bits}"]:
+        """Return the values before the sigmoid."""
+        hidden = self.hidden_layers((features - self.center) * self.scale)
+        logits: Tensor = self.hash_layer(hidden)
+        return logits
+
+    @torch.no_grad()
+    def fit_start(
+        self, features: Float[Tensor, "n {self.n_features}"], *, spread: bool = True
+    ) -> None:
+        """Initialise the head from the training features (data-dependent initialisation).
+
+        Features are centred and scaled to an overall standard deviation of 1. With `spread`, the
+        logits of every bit are also centred and scaled to the standard deviation `LOGIT_STD`,
+        because losses on distances progress slowly from torch's initial logits near 0.
+
+        Large inputs are subsampled, because activations of all rows are held in memory.
+        """
+        features = features[:: -(-len(features) // MAX_ROWS_TO_FIT)]
+        self.center.copy_(features.mean(dim=0))
+        deviation = (features - self.center).square().mean().sqrt()
+        # Identical features have no scale, but must not become NaN.
+        self.scale.copy_(1 / deviation if deviation > 0 else torch.ones(()))
+        if not spread:
+            return
+        was_training = self.training
+        deviations = self.eval().logits(features).std(dim=0, correction=0)
+        factors = torch.where(deviations > 0, LOGIT_STD / deviations, 1)
+        self.hash_layer.weight.mul_(factors[:, None])
+        self.hash_layer.bias.sub_(self.logits(features).mean(dim=0))
+        self.train(was_training)
 
 
 @runtime_checkable

@@ -20,7 +20,7 @@ from milvus_servers import new_collection
 from orbithash.cli import run
 from orbithash.errors import CodeLengthError, InputError, MissingExtraError, ServerError
 from orbithash.index import ENGINES, Metadata, create_index, open_index
-from orbithash.index.milvus.encoder_parts import read_encoder, write_encoder
+from orbithash.index.milvus.rows import read_encoder, write_encoder
 from orbithash.index.milvus.server import MilvusServer
 
 

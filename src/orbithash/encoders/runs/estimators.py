@@ -16,7 +16,7 @@ from sklearn.decomposition import PCA
 
 from orbithash.errors import InputError
 from orbithash.hashers import HASHERS
-from orbithash.hashers.anchors import AnchorKernel
+from orbithash.hashers.kernel_supervised import AnchorKernel
 
 # The only types that are ever made from a file.
 TYPES: dict[str, type] = {kind.__name__: kind for kind in (*HASHERS.values(), AnchorKernel, PCA)}

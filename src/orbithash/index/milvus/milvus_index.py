@@ -33,8 +33,14 @@ from orbithash.index.checks import (
     checked_items,
     checked_next_id,
 )
-from orbithash.index.milvus.encoder_parts import read_encoder, write_encoder
-from orbithash.index.milvus.rows import as_ball, as_row, filter_expression, row_metadata
+from orbithash.index.milvus.rows import (
+    as_ball,
+    as_row,
+    filter_expression,
+    read_encoder,
+    row_metadata,
+    write_encoder,
+)
 from orbithash.index.milvus.server import MilvusServer
 
 MAX_ROWS = 16384  # that Milvus returns at once; also its limit on queries

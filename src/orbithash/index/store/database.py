@@ -3,7 +3,7 @@
 facts    properties of the whole index: n_bits, next_id, version, digest of the encoder
 blocks   codes with their ids, a few thousand per row, as search loads them
 items    metadata, one row per item
-labels   pairs of label and item, for filters, and label_sums to verify them; see labels.py
+labels   pairs of label and item, for filters, and label_sums to verify them; see rows.py
 sources  names of the sources that items were indexed from
 
 One file, because one transaction must cover everything: whenever the process dies, an item is

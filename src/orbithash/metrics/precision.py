@@ -1,7 +1,8 @@
-"""AP, average precision: the mean of the precisions at the ranks of the relevant items.
+"""Precision of ranked lists: average precision (AP), of the first N, and of Hamming balls.
 
-Hamming distances are small integers, so a ranked list consists mostly of ties, and the order inside
-the ties changes AP by several points. These functions cover all orders, from two histograms:
+AP is the mean of the precisions at the ranks of the relevant items. Hamming distances are small
+integers, so a ranked list consists mostly of ties, and the order inside the ties changes AP by
+several points. These functions cover all orders, from two histograms:
 
 items     (queries, distances)  number of database items at each distance from each query
 relevant  (queries, distances)  number of relevant ones among them
@@ -65,6 +66,54 @@ def pessimistic_average_precision(
     """
     before = counts_before(items) + items - relevant
     return divide_by_relevant(consecutive_precisions(before, relevant, cutoff), relevant, cutoff)
+
+
+def precision_within(
+    items: Int[np.ndarray, "queries distances"], relevant: Int[np.ndarray, "queries distances"]
+) -> Float[np.ndarray, "queries distances"]:
+    """Return the precision of each query's Hamming ball, for every radius.
+
+    An empty ball has precision NaN, so that a mean can leave it out.
+
+    >>> precision_within(np.array([[0, 2, 2]]), np.array([[0, 2, 0]]))
+    array([[nan, 1. , 0.5]])
+    """
+    with np.errstate(invalid="ignore"):
+        precision: np.ndarray = relevant.cumsum(axis=1) / items.cumsum(axis=1)
+    return precision
+
+
+def recall_within(
+    relevant: Int[np.ndarray, "queries distances"],
+) -> Float[np.ndarray, "queries distances"]:
+    """Return the fraction of a query's relevant items inside its Hamming ball, for every radius.
+
+    A query without relevant items has recall NaN.
+
+    >>> recall_within(np.array([[0, 1, 3]]))
+    array([[0.  , 0.25, 1.  ]])
+    """
+    with np.errstate(invalid="ignore"):
+        recall: np.ndarray = relevant.cumsum(axis=1) / relevant.sum(axis=1, keepdims=True)
+    return recall
+
+
+def precision_of_first(
+    items: Int[np.ndarray, "queries distances"],
+    relevant: Int[np.ndarray, "queries distances"],
+    cutoff: int,
+) -> Float[np.ndarray, " queries"]:
+    """Return the precision of the first `cutoff` items, averaged over all orders of the ties.
+
+    For a smaller database, it is the precision of all items.
+
+    >>> precision_of_first(np.array([[1, 4]]), np.array([[1, 1]]), cutoff=3)
+    array([0.5])
+    """
+    ranks = ranks_within(counts_before(items), items, cutoff)
+    found = (ranks * (relevant / np.maximum(items, 1))).sum(axis=1)
+    precision: np.ndarray = found / np.minimum(cutoff, items.sum(axis=1))
+    return precision
 
 
 def consecutive_precisions(

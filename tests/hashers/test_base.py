@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from orbithash.hashers.labels import dissimilar_pairs, multi_hot, similar_pairs
+from orbithash.hashers.base import dissimilar_pairs, multi_hot, similar_pairs
 
 
 @pytest.mark.parametrize("many_labels", [False, True])
