@@ -294,7 +294,7 @@ def test_an_interrupted_run_resumes_to_the_weights_of_an_uninterrupted_one(kind,
     with pytest.raises(Interrupted):
         orbithash.train(source, 8, hooks=stop_in_second_epoch, **options)
     assert not (tmp_path / "run").exists()
-    with pytest.raises(InputError, match="is not finished"):
+    with pytest.raises(InputError, match="is unfinished"):
         orbithash.load(tmp_path / "run")
     with pytest.raises(InputError, match="add --resume"):
         orbithash.train(source, 8, **options)
