@@ -59,8 +59,9 @@ def readable_files(images):
     return [images.file(row) for row in images.split.query.tolist()]
 
 
-@pytest.mark.parametrize("n_views", [0, 3])
-@pytest.mark.parametrize("method", ["order-aware", "itq"])
+@pytest.mark.parametrize(
+    ("method", "n_views"), [("order-aware", 0), ("order-aware", 3), ("itq", 0)]
+)
 def test_a_head_has_the_codes_of_a_run_on_the_features_file(photos, tmp_path, method, n_views):
     images, table, _ = photos
     views = ("--views", str(n_views))
@@ -120,7 +121,7 @@ def test_the_backbone_of_a_head_stays_as_it_is(photos):
 def test_a_hasher_searches_by_picture_and_is_exported(photos, tmp_path, method, capsys):
     images, table, _ = photos
     trained, index, model = tmp_path / "run", tmp_path / "x.orbit", tmp_path / "model.onnx"
-    options = ("--method", method, "--bits", "8", *backbone(photos), "--views", "1")
+    options = ("--method", method, "--bits", "8", *backbone(photos))
     assert run(["train", str(table), *options, "--out", str(trained)]) == 0
     assert run(["index", str(trained), str(table), "--out", str(index)]) == 0
     query = str(images.file(int(images.split.query[0])))
@@ -240,12 +241,48 @@ def test_a_run_stopped_in_any_stage_resumes_to_the_same_bits(photos, tmp_path, s
         train(photos, out=tmp_path / "stopped", hooks=hooks, **settings)
     partial = tmp_path / "stopped.partial"
     assert (partial / "features").exists()
-    assert (partial / "head.safetensors").exists() == (stage == "whole")
     resumed = train(photos, out=tmp_path / "stopped", resume=True, **settings)
     assert_same_arrays(resumed.model()[1], undisturbed.model()[1])
     kept = {file.name for file in (tmp_path / "stopped").iterdir()}
     files = {"model.safetensors", "run.json", "log.jsonl", "scores.json", "split.csv"}
     assert kept == {*files, "unreadable.txt"}
+
+
+def test_a_head_of_other_settings_is_not_resumed_from(photos, tmp_path):
+    settings = WHOLE | {"views": 0, "validation": 0.0}
+    epochs = []
+    hooks = Hooks(stopping=lambda: len(epochs) == 1, after_epoch=epochs.append)
+    with pytest.raises(Interrupted):
+        train(photos, out=tmp_path / "run", hooks=hooks, **settings)
+    (tmp_path / "run.partial/checkpoint.safetensors").unlink()
+    with pytest.raises(InputError, match="was started with other seed"):
+        train(photos, out=tmp_path / "run", resume=True, seed=1, **settings)
+
+
+def test_a_second_ctrl_c_before_the_first_epoch_stops(photos, tmp_path):
+    hooks = Hooks(stopping=lambda: True, finishing=lambda: True)
+    with pytest.raises(Interrupted):
+        train(photos, out=tmp_path / "run", hooks=hooks, epochs=3, batch_size=12)
+    with pytest.raises(InputError, match="no epoch to keep yet"):
+        train(photos, out=tmp_path / "run", finish=True, epochs=3, batch_size=12)
+
+
+def test_wrong_arguments_are_found_before_features_are_computed(photos, tmp_path, monkeypatch):
+    head = train(photos, epochs=1, batch_size=12, hidden=8, views=0)
+    monkeypatch.setattr("orbithash.training.on_backbone.training_features", None)
+    with pytest.raises(InputError, match="has n_bits=16, but here it is 8"):
+        train(photos, bits=8, init=head, backbone=None, weights=None)
+    with pytest.raises(InputError, match="itq has no option 'foo'"):
+        train(photos, method="itq", options={"foo": 1})
+
+
+def test_a_finished_run_is_not_resumed_with_other_arguments(photos, tmp_path):
+    given = {"out": tmp_path / "run", "epochs": 1, "batch_size": 12, "hidden": 8, "views": 0}
+    train(photos, **given)
+    assert train(photos, **given, resume=True).n_bits == 16
+    for changes in ({"tune": "whole"}, {"views": 2}, {"epochs": 3}):
+        with pytest.raises(InputError, match="is a finished run with"):
+            train(photos, **given | changes, resume=True)
 
 
 def test_a_killed_head_resumes_to_the_same_bits(photos, tmp_path):

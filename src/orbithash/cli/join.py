@@ -17,6 +17,7 @@ def join_command(
         Path | None,
         typer.Option(help="The network's weights, a safetensors file, if none are installed."),
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an earlier run.")] = False,
 ) -> None:
     """Join a run on features to the network that extracted them, to index and search images.
 
@@ -25,6 +26,6 @@ def join_command(
     from orbithash import load  # --help must not wait for torch
 
     encoder = load(run, backbone=backbone, weights=weights)
-    encoder.save(out)
+    encoder.save(out, force=force)
     Console().print(f"An encoder of images, {encoder.n_bits} bits:", style="bold")
     print(f"  {out}")

@@ -1,6 +1,7 @@
 """`orbithash train`: an encoder from labelled images or features."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -193,13 +194,12 @@ def train_command(
     holds some images out; a whole network keeps the best epoch on held-out images. Ctrl-C stops,
     and the same command with --resume continues; Ctrl-C twice keeps the best epoch so far.
     """
-    from orbithash.encoders.runs.run_folder import is_finished  # --help must not wait for torch
+    # --help must not wait for torch
+    from orbithash.encoders.runs.run_folder import CHECKPOINT, is_finished
     from orbithash.training import train
     from orbithash.training.machine.environment import keep_freed_memory
 
-    if resume and is_finished(out):
-        print(f"{out} is finished already.")
-        return
+    was_finished = resume and is_finished(out)
     keep_freed_memory()
     console = Console(quiet=is_other_process())
     try:
@@ -238,11 +238,13 @@ def train_command(
         )
     except KeyboardInterrupt:
         if partial_folder(out).exists():
-            console.print(
-                "Stopped. To continue, repeat the command with --resume; with --finish it keeps "
-                "the best epoch so far."
-            )
+            console.print("Stopped. To continue, repeat the command with --resume.")
+        if (partial_folder(out) / CHECKPOINT).exists():
+            console.print("With --finish instead, it keeps the best epoch so far.")
         raise
+    if was_finished:
+        print(f"{out} is finished already.")
+        return
     if encoder.training and not console.quiet:
         print_summary(console, encoder.training, source, out)
 
@@ -256,7 +258,8 @@ def print_summary(console: Console, training: "Training", source: str, out: Path
         console.print(f"{n_unreadable} images could not be read, listed in:")
         print(f"  {out / UNREADABLE}")
     console.print("Next, score it:", style="bold")
-    print(f"  orbithash evaluate {out} {source} --out {out}-report")
+    command = ["orbithash", "evaluate", str(out), source, "--out", f"{out}-report"]
+    print(f"  {shlex.join(command)}")
 
 
 def summary(training: "Training") -> str:

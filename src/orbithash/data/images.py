@@ -126,7 +126,10 @@ class ImageDataset:
         return np.moveaxis(pixels, 0, -1) if pixels.ndim == 3 else pixels
 
     def stamp(self, row: int) -> str:
-        pixels = np.ascontiguousarray(np.asarray(self.image(row)))
+        try:
+            pixels = np.ascontiguousarray(np.asarray(self.image(row)))
+        except UnreadableImageError:
+            return "unreadable"
         return hashlib.blake2b(pixels.tobytes(), digest_size=8).hexdigest()
 
 

@@ -98,5 +98,5 @@ class Encoder(Protocol):
     def to_onnx(self) -> tuple[bytes, dict[str, Any]]:
         """Return an ONNX model from the encoder's input to `embeddings`, and its metadata."""
 
-    def save(self, folder: str | Path) -> None:
-        """Write a run's folder, which `orbithash.load` reads."""
+    def save(self, folder: str | Path, *, force: bool = False) -> None:
+        """Write a run's folder, which `orbithash.load` reads; `force` replaces an earlier run."""

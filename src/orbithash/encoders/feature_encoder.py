@@ -146,11 +146,11 @@ class FeatureEncoder:
 
         return as_network(self.network)
 
-    def save(self, folder: str | Path) -> None:
-        """Write a run's folder, which `orbithash.load` reads."""
+    def save(self, folder: str | Path, *, force: bool = False) -> None:
+        """Write a run's folder, which `orbithash.load` reads; `force` replaces an earlier run."""
         from orbithash.encoders.runs.run_folder import save_run  # which imports the encoders
 
-        save_run(self, folder)
+        save_run(self, folder, force=force)
 
     def _checked(self, features: Any) -> Float[np.ndarray, "n *shape"]:
         vectors = np.asarray(features)

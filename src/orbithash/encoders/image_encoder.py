@@ -208,11 +208,11 @@ class ImageEncoder:
         model = to_onnx(network, side=self.view.crop, output="embeddings")
         return model, {"n_bits": self.n_bits, "view": asdict(self.view)}
 
-    def save(self, folder: str | Path) -> None:
-        """Write a run's folder, which `orbithash.load` reads."""
+    def save(self, folder: str | Path, *, force: bool = False) -> None:
+        """Write a run's folder, which `orbithash.load` reads; `force` replaces an earlier run."""
         from orbithash.encoders.runs.run_folder import save_run  # which imports the encoders
 
-        save_run(self, folder)
+        save_run(self, folder, force=force)
 
     @contextmanager
     def running(self, runtime: str) -> Iterator[Runtime]:

@@ -92,16 +92,28 @@ class Checkpoints:
         return True
 
 
+def read_header(file: Path) -> dict[str, Any]:
+    """Return the settings and plain values of a checkpoint, without its tensors."""
+    try:
+        with safe_open(file, framework="pt") as opened:
+            return dict(json.loads((opened.metadata() or {})[HEADER]))
+    except (SafetensorError, OSError, ValueError, LookupError) as error:
+        raise unreadable_checkpoint(file, error) from None
+
+
+def unreadable_checkpoint(file: Path, error: Exception) -> InputError:
+    return InputError(
+        f"cannot read the checkpoint {file}: {error}; start again with --force instead of --resume"
+    )
+
+
 def read(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         with safe_open(file, framework="pt") as opened:
             header = json.loads((opened.metadata() or {})[HEADER])
             return {name: opened.get_tensor(name) for name in opened.keys()}, header  # noqa: SIM118
     except (SafetensorError, OSError, ValueError, LookupError) as error:
-        raise InputError(
-            f"cannot read the checkpoint {file}: {error}; "
-            "start again with --force instead of --resume"
-        ) from None
+        raise unreadable_checkpoint(file, error) from None
 
 
 def random_states(network: torch.nn.Module) -> dict[str, Tensor]:

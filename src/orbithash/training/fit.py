@@ -25,6 +25,7 @@ from orbithash.files import partial_folder
 from orbithash.hashers import Hasher
 from orbithash.networks import PhotoBackbone, load_photo_backbone
 from orbithash.networks.backbones import check_device
+from orbithash.training.checkpoint import read_header
 from orbithash.training.hooks import Hooks
 from orbithash.training.machine.environment import seeded
 from orbithash.training.methods import Method, as_method
@@ -104,7 +105,9 @@ def train(
     if finish:
         check_begun(out)
     if out is not None and (resume or finish) and is_finished(out):
-        return finished_run(out, chosen, bits, seed)
+        expected = {"method": chosen.name, "n_bits": bits, "seed": seed, "tune": tune}
+        expected |= {"views": views, "backbone": backbone if isinstance(backbone, str) else None}
+        return finished_run(out, expected, changes)
     if out is not None and isinstance(chosen.given, Hasher):
         check_can_be_saved(chosen.given)
     data = open_source(source)
@@ -234,22 +237,26 @@ def check_begun(out: Path | None) -> None:
     """Raise unless there is a run to finish, with at least one saved state."""
     if out is None or not (partial_folder(out).exists() or is_finished(out)):
         raise InputError(f"there is no unfinished run {out or ''}; leave --finish out to start one")
-    if not is_finished(out) and not (partial_folder(out) / CHECKPOINT).exists():
+    checkpoint = partial_folder(out) / CHECKPOINT
+    begun = checkpoint.exists() and read_header(checkpoint)["values"]["history"]
+    if not is_finished(out) and not begun:
         raise InputError(
             "there is no epoch to keep yet; continue the run with --resume instead of --finish"
         )
 
 
-def finished_run(out: Path, method: Method, n_bits: int, seed: int) -> Encoder:
-    """Load a finished run; raise if it is another one than was asked for."""
+def finished_run(out: Path, expected: Mapping[str, Any], changes: Mapping[str, Any]) -> Encoder:
+    """Load a finished run; raise if it was trained otherwise than is asked for now."""
     encoder = load_run(out)
-    record = encoder.training.record if encoder.training else None
-    for name, wanted in (("method", method.name), ("n_bits", n_bits), ("seed", seed)):
-        found = getattr(record, name, wanted)
-        if found != wanted:
+    if encoder.training is None:
+        return encoder
+    record = encoder.training.record
+    found = {name: getattr(record, name) for name in expected} | dict(record.settings)
+    for name, wanted in {**expected, **changes}.items():
+        if wanted is not None and found.get(name, wanted) != wanted:
             raise InputError(
-                f"{out} is a finished run with {name}={found}, but here it is {wanted}; give out "
-                "another name, or force=True to replace it"
+                f"{out} is a finished run with {name}={found[name]}, but here it is {wanted}; give "
+                "--out another name, or add --force to replace it"
             )
     return encoder
 

@@ -56,7 +56,8 @@ def train_network(
     With `checkpoints`, training resumes from the last saved state, after passing its epochs to
     `hooks.after_epoch`, and saves the state from time to time. When `hooks.stopping` returns True,
     the state is saved and `Interrupted` raised; when `hooks.finishing` does, training ends at once
-    and the best epoch so far is kept. With `part_size`, a batch is embedded in parts of that size.
+    and the best epoch so far is kept, if there is one. With `part_size`, a batch is embedded in
+    parts of that size.
     """
     hooks = hooks or Hooks()
     check_precision(settings.precision, device_of(network).type)
@@ -82,11 +83,12 @@ def train_network(
             hooks.finishing(),
             checkpoints is not None and checkpoints.due(),
         )
+        finish = finish and bool(state.history)
         if checkpoints is not None and (stop or save):
             checkpoints.save(state)
-        if stop:
+        if stop and not finish:
             raise Interrupted
-        return finish and bool(state.history)
+        return finish
 
     finished = bool(state.history) and processes.any_of(hooks.finishing())[0]
     while not finished and state.epoch < settings.epochs and not best.out_of_patience():
@@ -152,7 +154,12 @@ def step(
     device = device_of(network)
     labels = processes.gather_constant(batch.labels).to(device)
     with torch.autocast(device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
-        own_embeddings = embed_in_parts(network, batch.inputs.to(device), state.part_size)
+        n_largest = len(batch.inputs)
+        if state.part_size is not None:
+            n_largest = max(processes.gather_objects(n_largest))
+        own_embeddings = embed_in_parts(
+            network, batch.inputs.to(device), state.part_size, n_largest
+        )
     embeddings = processes.gather(own_embeddings.float())
     memory = state.memory
     # A loss may order ties at random: all processes must draw the same order. The factor is a prime

@@ -14,13 +14,19 @@ from orbithash.encoders import Encoder, Epoch, ImageEncoder
 from orbithash.encoders.extraction.extract import ImageView, read_image_view, training_features
 from orbithash.encoders.runtime import choose_runtime, run_by
 from orbithash.errors import UnreadableImageError
-from orbithash.networks import PhotoBackbone
+from orbithash.networks import FeatureHead, PhotoBackbone
 from orbithash.training.checkpoint import Checkpoints
 from orbithash.training.hooks import Hooks
 from orbithash.training.machine.distributed import SINGLE_PROCESS, Processes
-from orbithash.training.machine.environment import Interrupted
-from orbithash.training.methods import Method
-from orbithash.training.on_arrays import fit_hasher, predict_head_seconds, train_on_arrays
+from orbithash.training.machine.environment import Interrupted, seeded
+from orbithash.training.machine.precision import check_precision
+from orbithash.training.methods import Method, plan_training
+from orbithash.training.on_arrays import (
+    copy_head,
+    fit_hasher,
+    predict_head_seconds,
+    train_on_arrays,
+)
 from orbithash.training.settings import TrainingSettings
 
 N_VIEWS = 4  # besides the view that is encoded: the mirror image, and random crops
@@ -49,6 +55,8 @@ def train_head(
     the file that `orbithash features --views` writes. Queries are never used.
     """
     hooks = hooks or Hooks()
+    of_head = init.head if isinstance(init, ImageEncoder) else init
+    check_head(images, backbone.n_features, method, n_bits, settings, of_head, seed=seed)
 
     def progress(done: int, total: int) -> None:
         hooks.after_images(done, total)
@@ -69,7 +77,7 @@ def train_head(
             n_bits,
             settings,
             digest=digest,
-            init=init.head if isinstance(init, ImageEncoder) else init,
+            init=of_head,
             seed=seed,
             hooks=hooks,
             checkpoints=checkpoints,
@@ -78,6 +86,29 @@ def train_head(
         return ImageEncoder(backbone.eval(), head), history
     fitted = fit_hasher(features, method, n_bits, seed=seed)
     return ImageEncoder(backbone.eval(), fitted), []
+
+
+def check_head(
+    images: ImageSource,
+    n_features: int,
+    method: Method,
+    n_bits: int,
+    settings: TrainingSettings,
+    init: Encoder | None,
+    *,
+    seed: int,
+) -> None:
+    """Raise for wrong arguments before features are computed, which may take hours."""
+    if not method.is_loss:
+        method.hasher(n_bits=n_bits, seed=seed)
+        return
+    plan_training(
+        images.labels, images.split, method, n_bits, settings, seed=seed, classes=images.classes
+    )
+    check_precision(settings.precision, "cpu")
+    if init is not None:
+        with seeded(seed):
+            copy_head(init, FeatureHead(n_features, n_bits, hidden=settings.hidden))
 
 
 @contextmanager

@@ -84,7 +84,7 @@ def train_on_images(
             "weights": weights_digest(network.backbone),
             "init": None if init is None else weights_digest(network),
         }
-        if freeze_statistics:  # left out otherwise, to resume runs of earlier versions
+        if measure:  # left out otherwise, to resume runs of earlier versions
             identity["tune"] = "whole"
         side = backbone.view.crop
         processes.freeze_unused(network, torch.zeros(1, 3, side, side, device=device))
@@ -114,7 +114,7 @@ def train_on_images(
             hooks=hooks,
             processes=processes,
         )
-        cost = None
+        part_size = None
         if measure:
             with seeded(seed):
                 cost = measure_step(
@@ -124,7 +124,11 @@ def train_on_images(
                     limit=memory_limit,
                     n_workers=n_workers,
                     device=device,
+                    n_processes=processes.count,
                 )
+            smallest = min(processes.gather_objects(cost.part_size))
+            # Statistics of a part would differ from those of the batch.
+            part_size = smallest if freeze_statistics else None
             n_validated = len(database) + len(plan.held_out) if len(plan.held_out) else 0
             seconds = cost.epoch_seconds(len(plan.train), n_validated // settings.validate_every)
             if on_cost is not None:
@@ -143,7 +147,7 @@ def train_on_images(
                 hooks=hooks,
                 checkpoints=checkpoints and checkpoints.for_run(identity),
                 processes=processes,
-                part_size=cost.part_size if cost else None,
+                part_size=part_size,
             )
     network.eval()
     return encoder, history
@@ -230,5 +234,6 @@ class Validation:
 
     def stop_between(self, done: int, total: int) -> None:
         """Stop without waiting for the rest: validation takes minutes, and its epoch is saved."""
-        if self.processes.count == 1 and self.hooks.stopping():
+        stop = self.hooks.stopping() and not self.hooks.finishing()
+        if self.processes.count == 1 and stop:
             raise Interrupted

@@ -45,13 +45,15 @@ class TrainingSession:
     folder: Path | None = None
     checkpoint_every: float = 60.0
     unreadable: UnreadableLog | None = None
+    resumed: bool = False
 
-    def hooks(self, stage: str, epochs: int, *, logged: bool = True) -> Hooks:
-        """Return the hooks of a stage; only the epochs of the last stage are logged."""
+    def hooks(self, stage: str, epochs: int, *, last_stage: bool = True) -> Hooks:
+        """Return the hooks of a stage; only the last stage is logged, and can end early."""
         shown, base = self.bar(stage, epochs), self.base
-        writers = (self.log, base.after_epoch) if logged else ()
+        writers = (self.log, base.after_epoch) if last_stage else ()
         return replace(
             base,
+            finishing=base.finishing if last_stage else lambda: False,
             after_epoch=call_all(*writers, shown.after_epoch),
             after_step=call_all(shown.after_step, base.after_step),
             after_images=call_all(shown.after_images, base.after_images),
@@ -108,9 +110,11 @@ def training_session(
     with ExitStack() as stack:
         processes = stack.enter_context(joined_processes())
         folder = unreadable = None
+        resumed = False
         signals = Signals()
         writers = []
         if out is not None:
+            resumed = resume and any((partial_folder(out) / name).exists() for name in UNFINISHED)
             folder = stack.enter_context(shared_folder(out, processes, resume, force))
             unreadable = UnreadableLog(folder / UNREADABLE, processes)
             if processes.first:
@@ -138,6 +142,7 @@ def training_session(
             folder,
             checkpoint_every,
             unreadable,
+            resumed,
         )
 
 

@@ -5,6 +5,7 @@ whole   all of the network learns, from a head that was trained first
 """
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,12 +17,11 @@ from orbithash.data import ImageFiles, ImageSource, LabelledFeatures
 from orbithash.data.images import ImageDataset
 from orbithash.data.splits import training_rows
 from orbithash.encoders import Encoder, Epoch, ImageEncoder
-from orbithash.encoders.runs.model_file import read_encoder, write_encoder
-from orbithash.encoders.runs.run_folder import CHECKPOINT, FEATURES, HEAD, HEAD_CHECKPOINT
+from orbithash.encoders.runs.run_folder import CHECKPOINT, FEATURES, HEAD_CHECKPOINT
 from orbithash.errors import InputError
 from orbithash.files import partial_folder
 from orbithash.networks import PhotoBackbone
-from orbithash.training.checkpoint import read
+from orbithash.training.checkpoint import read_header
 from orbithash.training.machine.memory import StepCost
 from orbithash.training.methods import Method
 from orbithash.training.on_arrays import predict_head_seconds
@@ -33,6 +33,8 @@ from orbithash.training.time_left import FEATURES as FEATURES_STAGE
 from orbithash.training.time_left import about
 
 TUNES = ("head", "whole")
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -73,9 +75,11 @@ def plan_tuning(
     if old:
         tune = "whole"
     tune = choose_tune(tune, name, pretrained=pretrained, preset=preset, init=init)
+    if n_views is not None and not method.is_loss:
+        logger.warning("%s is fitted to one view of each image; views are not used", method.name)
     plan = Tuning(
         tune,
-        n_views=N_VIEWS if n_views is None else n_views,
+        n_views=(N_VIEWS if n_views is None else n_views) if method.is_loss else 0,
         pretrained=pretrained,
         begun_before=old,
         memory_limit=memory_limit,
@@ -88,11 +92,13 @@ def plan_tuning(
             f"{method.name} is fitted to features and cannot train a network; use --tune head"
         )
     whole = resolve_settings(preset, settings, changes, on_images=True, init=init)
-    exactly = preset != "default" or isinstance(settings, TrainingSettings)
-    if old or exactly or init is not None or not pretrained:
+    if isinstance(settings, TrainingSettings) or preset != "default":
+        return replace(plan, whole_settings=whole)
+    if old or init is not None or not pretrained:
         return replace(plan, whole_settings=whole)
     # The head has the same shape in both stages; other changes are meant for the whole network.
-    shape = {key: changes[key] for key in ("hidden", "dropout") if changes.get(key) is not None}
+    given = {**settings, **{key: value for key, value in changes.items() if value is not None}}
+    shape = {key: value for key, value in given.items() if key in {"hidden", "dropout"}}
     head = resolve_settings("default", {}, shape, on_images=False)
     whole = replace(whole, hidden=head.hidden, dropout=head.dropout)
     return replace(plan, head_settings=head, whole_settings=whole)
@@ -118,7 +124,7 @@ def begun_before(out: Path | None) -> bool:
     checkpoint = partial_folder(out) / CHECKPOINT if out is not None else None
     if checkpoint is None or not checkpoint.exists():
         return False
-    begun: Mapping[str, Any] = json.loads(read(checkpoint)[1]["made_with"])
+    begun: Mapping[str, Any] = json.loads(read_header(checkpoint)["made_with"])
     return "images" in begun and "tune" not in begun
 
 
@@ -141,38 +147,35 @@ def train_by_tuning(
     folder = session.folder
     encoder: Encoder | None = init
     if tuning.head_settings is not None:
-        finished_head = folder / HEAD if folder and head_first else None
-        of_head = images
-        if tuning.whole_settings is not None:
-            of_head = with_validation(images, tuning.whole_settings.validation, seed=seed)
-        if finished_head is not None and finished_head.exists():
-            encoder = read_encoder(finished_head)
-        else:
-            announce_head(of_head, backbone, method, n_bits, tuning, session, seed=seed)
-            encoder, history = train_head(
-                of_head,
-                backbone.to(device),
-                method,
-                n_bits,
-                tuning.head_settings,
-                n_views=tuning.n_views,
-                cache=folder / FEATURES if folder else None,
-                init=init,
-                seed=seed,
-                hooks=session.hooks("head", tuning.head_settings.epochs, logged=not head_first),
-                checkpoints=session.checkpoints(HEAD_CHECKPOINT if head_first else CHECKPOINT),
-                processes=session.processes,
-            )
-            if tuning.whole_settings is None:
-                return encoder, history
-            if finished_head is not None and session.processes.first:
-                write_encoder(encoder, finished_head)
+        last = tuning.whole_settings or tuning.head_settings
+        of_head = with_validation(images, last.validation, seed=seed) if method.is_loss else images
+        announce_head(of_head, backbone, method, n_bits, tuning, session, seed=seed)
+        # A finished head is restored from its checkpoint, which is checked against the settings.
+        encoder, history = train_head(
+            of_head,
+            backbone.to(device),
+            method,
+            n_bits,
+            tuning.head_settings,
+            n_views=tuning.n_views,
+            cache=folder / FEATURES if folder else None,
+            init=init,
+            seed=seed,
+            hooks=session.hooks("head", tuning.head_settings.epochs, last_stage=not head_first),
+            checkpoints=session.checkpoints(HEAD_CHECKPOINT if head_first else CHECKPOINT),
+            processes=session.processes,
+        )
+        if tuning.whole_settings is None:
+            return encoder, history
     assert tuning.whole_settings is not None
     settings = tuning.whole_settings
 
     def announce(cost: StepCost, epoch_seconds: float) -> None:
         total = settings.epochs * epoch_seconds
         session.left.add("whole", settings.epochs, total, unit="epochs")
+        if session.resumed:
+            session.announce("Resuming the training of the whole network.")
+            return
         parts = f", batches of {cost.batch_size} in parts of {cost.part_size}"
         numbers = described(images, settings, seed=seed)
         session.announce(
@@ -203,7 +206,7 @@ def train_by_tuning(
 
 
 def with_validation(images: ImageSource, fraction: float, *, seed: int) -> ImageSource:
-    """Hold out the images that the next stage will hold out: they must not train the head."""
+    """Choose the held-out images before unreadable ones are known: every stage holds out these."""
     train, held_out = training_rows(images.labels, images.split, fraction, seed=seed)
     assert isinstance(images, ImageFiles | ImageDataset)
     return replace(images, split=replace(images.split, train=train, validation=held_out))
@@ -232,9 +235,15 @@ def announce_head(
     if method.is_loss:
         session.left.add("head", settings.epochs, of_head, unit="epochs")
     what = "a head" if method.is_loss else method.name
+    if session.resumed:
+        session.announce(f"Resuming the training of {what} on the backbone's features.")
+        return
+    numbers = described(images, settings, seed=seed)
+    views = f"{1 + tuning.n_views} views of each" if tuning.n_views else "each"
+    then = " first; the whole network follows" if tuning.whole_settings is not None else ""
     session.announce(
-        f"{described(images, settings, seed=seed)}. Training {what} on the backbone's features of "
-        f"{1 + tuning.n_views} views of each: about {about(of_features + of_head)}."
+        f"{numbers}. Training {what} on the backbone's features of {views}{then}: about "
+        f"{about(of_features + of_head)}."
     )
 
 

@@ -100,10 +100,10 @@ def test_a_finished_file_is_not_made_again(folder, out):
 
 def test_a_file_made_with_other_weights_or_images_is_replaced_only_by_force(folder, out):
     extract_features(class_folders(folder), TinyBackbone(), out)
-    with pytest.raises(InputError, match="made with other weights; add --force"):
+    with pytest.raises(InputError, match="made with other weights; start again with --force"):
         extract_features(class_folders(folder), TinyBackbone(seed=1), out)
     save(noise((40, 30), seed=99), folder / "cat/0.jpg")
-    with pytest.raises(InputError, match="made with other images; add --force"):
+    with pytest.raises(InputError, match="made with other images; start again with --force"):
         extract_features(class_folders(folder), TinyBackbone(), out)
     done = extract_features(class_folders(folder), TinyBackbone(seed=1), out, force=True)
     assert done.n_computed == 11
@@ -130,7 +130,9 @@ def test_an_unfinished_run_of_other_settings_is_not_mixed_in(folder, out):
     images = class_folders(folder)
     with pytest.raises(StoppedError):
         extract_features(images, TinyBackbone(), out, progress=stop_after(8))
-    with pytest.raises(InputError, match="unfinished run with other weights; add --force"):
+    with pytest.raises(
+        InputError, match="unfinished run with other weights; start again with --force"
+    ):
         extract_features(images, TinyBackbone(seed=1), out)
     done = extract_features(images, TinyBackbone(seed=1), out, force=True)
     assert done.n_computed == 11
@@ -231,7 +233,9 @@ def test_one_file_is_never_made_by_two_runtimes(folder, out):
     images = class_folders(folder)
     with pytest.raises(StoppedError):
         extract_features(images, TinyBackbone(), out, runtime="onnxruntime", progress=stop_after(8))
-    with pytest.raises(InputError, match="unfinished run with other runtime; add --force"):
+    with pytest.raises(
+        InputError, match="unfinished run with other runtime; start again with --force"
+    ):
         extract_features(images, TinyBackbone(), out, runtime="torch")
     extract_features(images, TinyBackbone(), out, runtime="onnxruntime")
     # Once it is whole, it is what was asked for.

@@ -198,9 +198,9 @@ def cached_features(
     cache: FeatureCache, views: list[ImageView], images: ImageSource, fingerprint: str
 ) -> tuple[LabelledFeatures, dict[str, str]]:
     """Return the cached features of all views, and the reason for each unreadable image."""
-    outputs = joined([cache.read(number) for number in range(n_parts(views))])
+    parts = [cache.read(number) for number in range(n_parts(views))]
     try:
-        return labelled_features(images, views, outputs, fingerprint)
+        return labelled_features(images, views, parts, fingerprint)
     except InputError:
         # Nothing to resume from: once the files are repaired they must be read again.
         cache.remove()
@@ -208,18 +208,20 @@ def cached_features(
 
 
 def labelled_features(
-    images: ImageSource, views: list[ImageView], outputs: NetworkOutputs, fingerprint: str
+    images: ImageSource, views: list[ImageView], outputs: list[NetworkOutputs], fingerprint: str
 ) -> tuple[LabelledFeatures, dict[str, str]]:
     """Return the features of the readable images with labels and split, and the other images."""
     rows = np.array([view.row for view in views], dtype=np.int64)
     n_first = sum(view.number == 0 for view in views)
-    readable = outputs.readable[:n_first]
+    readable_views = np.concatenate([part.readable for part in outputs])
+    reasons = [reason for part in outputs for reason in part.reasons]
+    readable = readable_views[:n_first]
     present = rows[:n_first][readable]
     missing = rows[:n_first][~readable]
     if not len(present):
         raise InputError(
             f"none of the {n_first} images in {images} can be read; the first: "
-            f"{images.paths[missing[0]]}: {outputs.reasons[0]}"
+            f"{images.paths[missing[0]]}: {reasons[0]}"
         )
     new_row = np.full(len(images), -1)
     new_row[present] = np.arange(len(present))
@@ -230,10 +232,12 @@ def labelled_features(
     split = Split(**{name: kept[kept >= 0] for name, kept in parts.items()})
     labels = images.labels[present]
     # An image that became unreadable between two views has no row for its views to belong to.
-    view_of = new_row[rows[n_first:][outputs.readable[n_first:]]]
-    further = Views(compact(outputs.features[len(present) :][view_of >= 0]), view_of[view_of >= 0])
+    view_of = new_row[rows[n_first:][readable_views[n_first:]]]
+    first, others = joined_apart([part.features for part in outputs], len(present))
+    kept = view_of >= 0
+    further = Views(others if kept.all() else others[kept], view_of[kept])
     data = LabelledFeatures(
-        features=outputs.features[: len(present)].astype(np.float32, copy=False),
+        features=first.astype(np.float32, copy=False),
         labels=labels.astype(np.int64) if labels.ndim == 1 else labels.astype(bool),
         split=split,
         paths=tuple(images.paths[row] for row in present),
@@ -241,8 +245,19 @@ def labelled_features(
         made_with=fingerprint,
         views=further if len(further.of) else None,
     )
-    reasons = dict(zip((images.paths[row] for row in missing), outputs.reasons, strict=False))
-    return data, reasons
+    return data, dict(zip((images.paths[row] for row in missing), reasons, strict=False))
+
+
+def joined_apart(
+    parts: list[Float[np.ndarray, "_ d"]], n_first: int
+) -> tuple[Float[np.ndarray, "{n_first} d"], Float[np.ndarray, "further d"]]:
+    """Join the first rows, and then the others in half precision: together they would lose it."""
+    starts = np.cumsum([0, *(len(part) for part in parts)])
+    cuts = [max(0, n_first - start) for start in starts[:-1].tolist()]
+    first = [part[:cut] for part, cut in zip(parts, cuts, strict=True) if cut]
+    further = [part[cut:] for part, cut in zip(parts, cuts, strict=True) if cut < len(part)]
+    none = np.empty((0, parts[0].shape[1]), np.float32)
+    return np.concatenate(first), np.concatenate([compact(part) for part in further] or [none])
 
 
 def compact(features: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:

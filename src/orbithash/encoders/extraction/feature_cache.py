@@ -20,11 +20,11 @@ class FeatureCache:
         self.folder = folder
         self._fingerprint_file = folder / "made_with.json"
         cached = self._read_fingerprint()
-        changed = changed_settings(cached, fingerprint)
+        changed = changed_settings(cached, fingerprint).replace("images", "images, labels or split")
         if changed and self._parts() and not force:
             raise InputError(
-                f"{folder} holds an unfinished run with other {changed}; add --force to "
-                "start again, or give --out another name"
+                f"{folder} holds an unfinished run with other {changed}; start again "
+                "with --force and without --resume, or give --out another name"
             )
         try:
             folder.mkdir(parents=True, exist_ok=True)

@@ -9,8 +9,8 @@ trained_before.json for images, with --init: those that trained the run it start
 unreadable.txt      images that could not be read, with the reason, if there were any
 
 During training it also holds what `--resume` needs: checkpoint.safetensors, the state; features/,
-the backbone's features on which a head trains; head.safetensors and head-checkpoint.safetensors,
-the head that is trained before the whole network.
+the backbone's features on which a head trains; head-checkpoint.safetensors, the head that is
+trained before the whole network.
 """
 
 import json
@@ -36,14 +36,14 @@ from orbithash.files import output_folder, partial_folder
 MODEL, RECORD, LOG, SCORES = "model.safetensors", "run.json", "log.jsonl", "scores.json"
 SPLIT, TRAINED_BEFORE = "split.csv", "trained_before.json"
 UNREADABLE, CHECKPOINT = "unreadable.txt", "checkpoint.safetensors"
-FEATURES, HEAD, HEAD_CHECKPOINT = "features", "head.safetensors", "head-checkpoint.safetensors"
-UNFINISHED = frozenset({CHECKPOINT, FEATURES, HEAD, HEAD_CHECKPOINT})  # removed at the end
+FEATURES, HEAD_CHECKPOINT = "features", "head-checkpoint.safetensors"
+UNFINISHED = frozenset({CHECKPOINT, FEATURES, HEAD_CHECKPOINT})  # removed at the end
 CONTENTS = frozenset({MODEL, RECORD, LOG, SCORES, SPLIT, TRAINED_BEFORE, UNREADABLE})
 
 
-def save_run(encoder: Encoder, folder: str | Path) -> None:
-    """Write the encoder with its record and log into a new folder."""
-    with output_folder(Path(folder), contents=CONTENTS, force=False) as new:
+def save_run(encoder: Encoder, folder: str | Path, *, force: bool = False) -> None:
+    """Write the encoder with its record and log into a new folder; `force` replaces a run."""
+    with output_folder(Path(folder), contents=CONTENTS, force=force) as new:
         write_run(encoder, new)
         if encoder.history:
             write = epoch_logger(new / LOG)
@@ -149,6 +149,8 @@ def trained_queries(run: Path, images: ImageFiles) -> list[str]:
     if (run / SPLIT).exists():
         kept = image_table(run / SPLIT)
         trained.update(locations(kept, kept.split.train))
+    elif (run / RECORD).exists():
+        trained |= trained_by_features(read_record(run), images)
     queries = images.split.query
     files = zip(queries.tolist(), locations(images, queries), strict=True)
     return [images.paths[row] for row, file in files if file in trained]
@@ -195,10 +197,14 @@ def files_that_trained(init: Path, images: ImageFiles) -> set[Path]:
     if (init / SPLIT).exists():
         kept = image_table(init / SPLIT)
         trained.update(locations(kept, fitted_rows(kept.labels, kept.split, record)))
-    if names := features_that_trained(record):
-        named = [row for row, path in enumerate(images.paths) if path in names]
-        trained.update(locations(images, np.array(named, dtype=np.int64)))
-    return trained
+    return trained | trained_by_features(record, images)
+
+
+def trained_by_features(record: RunRecord | None, images: ImageFiles) -> set[Path]:
+    """Return the files of the images whose features trained a run."""
+    names = features_that_trained(record)
+    named = [row for row, path in enumerate(images.paths) if path in names]
+    return set(locations(images, np.array(named, dtype=np.int64)))
 
 
 def fitted_rows(

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -129,7 +130,8 @@ def joined_processes() -> Iterator[Processes]:
     if torch.cuda.device_count() >= n_here:  # one GPU for each process
         backend = "cpu:gloo,cuda:nccl"
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    distributed.init_process_group(backend)
+    # Others wait while the first process computes features, which may take hours.
+    distributed.init_process_group(backend, timeout=timedelta(days=2))
     try:
         yield Processes(distributed.get_rank(), distributed.get_world_size())
     finally:

@@ -33,7 +33,7 @@ class Signals:
     last: int | None = None
 
     def stopping(self) -> bool:
-        return self.last is not None and self.n_interrupts < 2
+        return self.last is not None
 
     def finishing(self) -> bool:
         return self.n_interrupts >= 2
@@ -53,7 +53,8 @@ def interruption() -> Iterator[Signals]:
         if signals.n_interrupts > 2:
             raise KeyboardInterrupt
         logger.warning(
-            "finishing after this step with the best epoch so far; press Ctrl-C again to stop now"
+            "finishing after this step with the best epoch so far, or stopping if there is none; "
+            "press Ctrl-C again to stop now"
             if signals.finishing()
             else "stopping after this step; press Ctrl-C again to keep the best epoch so far as a "
             "finished run"

@@ -60,16 +60,24 @@ class StepCost:
 
 
 def embed_in_parts(
-    network: nn.Module, inputs: Shaped[Tensor, "n ..."], part_size: int | None
+    network: nn.Module,
+    inputs: Shaped[Tensor, "n ..."],
+    part_size: int | None,
+    n_largest: int | None = None,
 ) -> Float[Tensor, "n bits"]:
-    """Embed a batch, at most `part_size` images at a time; None: all at once."""
-    if part_size is None or part_size >= len(inputs):
+    """Embed a batch, at most `part_size` images at a time; None: all at once.
+
+    `n_largest` is the largest share of the batch that a process has: all must embed the same number
+    of parts.
+    """
+    n_largest = n_largest or len(inputs)
+    if part_size is None or part_size >= n_largest:
         return as_embeddings(network, inputs)
     # The random state of each part is kept, so dropout is the same when it is embedded again.
     return torch.cat(
         [
             checkpoint(as_embeddings, network, part, use_reentrant=False)
-            for part in torch.split(inputs, part_size)
+            for part in torch.tensor_split(inputs, -(-n_largest // part_size))
         ]
     )
 
@@ -88,10 +96,11 @@ def measure_step(
     limit: float | None,
     n_workers: int,
     device: str,
+    n_processes: int = 1,
 ) -> StepCost:
     """Measure a step on a few random images; raise if not even two fit in the limit.
 
-    The limit is in gigabytes, by default half of the memory that is free.
+    The limit is in gigabytes, by default half of the memory that is free; processes share it.
     """
     free = free_bytes(device)
     pixels = torch.randint(0, 256, (PROBE, 3, side, side), dtype=torch.uint8, device=device)
@@ -107,7 +116,8 @@ def measure_step(
         bytes_per_image=(1 + TRANSIENT) * kept_bytes(network, pixels) / PROBE,
         seconds_per_image=seconds / PROBE,
         batch_size=batch_size,
-        limit=free / 2 if limit is None else limit * GIGABYTE,
+        limit=(free / 2 if limit is None else limit * GIGABYTE)
+        / (n_processes if device == "cpu" else 1),
     )
     if cost.part_size < 2:
         least = (cost.fixed_bytes + 2 * cost.bytes_per_image) / GIGABYTE
