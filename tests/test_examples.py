@@ -93,6 +93,17 @@ def test_a_loss_of_ones_own_trains():
     assert float(scores["contrastive"]) > 0.5
 
 
+def test_drawn_pictures_are_the_same_every_time(tmp_path):
+    shown = run_example("draw_pictures.py", tmp_path / "once", 1)
+    assert shown.startswith("12 kinds with 1 pictures each")
+    run_example("draw_pictures.py", tmp_path / "again", 2)
+    drawn = sorted((tmp_path / "once").rglob("*.jpg"))
+    assert len({picture.parent.name for picture in drawn}) == len(drawn) == 12
+    for picture in drawn:
+        same = tmp_path / "again" / picture.relative_to(tmp_path / "once")
+        assert picture.read_bytes() == same.read_bytes()
+
+
 def varint(value):
     piece = bytearray()
     while value > 127:
