@@ -37,12 +37,12 @@ from orbithash.training.machine.environment import one_thread
 DEEP_METHODS = ("order-aware", "triplet")
 BACKBONE = "small-cnn"
 SETTINGS = TrainingSettings(
-    epochs=120, batch_size=100, images_per_class=10, weight_decay=0.1, hidden=0
+    epochs=100, batch_size=100, images_per_class=10, weight_decay=0.1, hidden=0
 )
 TRIAL_EPOCHS = 40
-LEARNING_RATES = (0.001, 0.003, 0.01, 0.03)  # tried with the losses' default margin
+LEARNING_RATES = (0.001, 0.005, 0.03)  # tried with the losses' default margin
 MARGIN = 1 / 8  # that default, as a share of the bits
-MARGINS = (1 / 32, 1 / 16, 1 / 4)  # tried next, with the best of the learning rates
+MARGINS = (0.02, 0.05, 0.3)  # tried next, with the best of the learning rates
 N_VIEWS = 40  # of each training image, for networks
 N_ROWS = 9  # of these views as further rows, for shallow methods
 # With the further rows: its default of 500 anchors is enough for the 400 training images only.
@@ -142,8 +142,8 @@ def train_networks(
 ) -> dict[Case, Fitted]:
     """Train each deep method at each code length, with the settings that its trials chose.
 
-    Trials are short and have the first seed only: first all learning rates with the default margin,
-    then the other margins with the best rate.
+    Trials are short and have the first seed only: first all learning rates with the default
+    margin, then the other margins with the best rate.
     """
     cases = [(method, n_bits) for method in DEEP_METHODS for n_bits in lengths]
     n_trials = len(learning_rates) + len(margins)
