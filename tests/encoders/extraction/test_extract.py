@@ -100,10 +100,10 @@ def test_a_finished_file_is_not_made_again(folder, out):
 
 def test_a_file_made_with_other_weights_or_images_is_replaced_only_by_force(folder, out):
     extract_features(class_folders(folder), TinyBackbone(), out)
-    with pytest.raises(InputError, match="made with other weights; start again with --force"):
+    with pytest.raises(InputError, match="made with other weights; add --force"):
         extract_features(class_folders(folder), TinyBackbone(seed=1), out)
     save(noise((40, 30), seed=99), folder / "cat/0.jpg")
-    with pytest.raises(InputError, match="made with other images; start again with --force"):
+    with pytest.raises(InputError, match="made with other images; add --force"):
         extract_features(class_folders(folder), TinyBackbone(), out)
     done = extract_features(class_folders(folder), TinyBackbone(seed=1), out, force=True)
     assert done.n_computed == 11
