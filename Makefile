@@ -61,7 +61,7 @@ clean: ## remove the environment and everything that was built
 	$(PYTHON) -m venv .venv
 
 .venv/core: .venv/bin/python pyproject.toml requirements.lock
-	$(PIP) install -c requirements.lock -e .
+	$(PIP) install -c requirements.lock -e '.[serve]'
 	@touch $@
 
 .venv/test: .venv/bin/python pyproject.toml requirements.lock

@@ -71,3 +71,11 @@ def test_an_interrupted_demo_leaves_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(demo, "write_report", interrupt)
     assert run(["demo", "--out", str(tmp_path / "report")]) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_demo_says_how_to_install_the_server_where_it_is_missing(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("orbithash.cli.demo.NEEDED", ("no_such_package",))
+    assert run(["demo", "--out", str(tmp_path / "report")]) == 0
+    *_, install, serve = capsys.readouterr().out.splitlines()
+    assert install == "  pip install 'orbithash[serve]'"
+    assert "serve" in serve

@@ -1,5 +1,6 @@
 """`orbithash demo`: from training to a report, on images that come with the install."""
 
+import importlib.util
 import shlex
 import shutil
 import sys
@@ -14,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from orbithash.cli.serve import NEEDED
 from orbithash.files import output_folder
 
 if TYPE_CHECKING:
@@ -55,6 +57,8 @@ def demo_command(
     console.print("Open the report in a browser:", style="bold")
     print(f"  {out.absolute() / 'report.html'}")
     console.print("Search the digits on a page in the browser:", style="bold")
+    if any(importlib.util.find_spec(package) is None for package in NEEDED):
+        print("  pip install 'orbithash[serve]'")
     print(f"  {command()} serve {shlex.quote(str(out / 'digits.orbit'))}")
 
 

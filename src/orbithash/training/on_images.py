@@ -1,7 +1,7 @@
 """Fine-tuning on images: a backbone and its head, trained together with a loss."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -89,7 +89,7 @@ def train_on_images(
         side = backbone.view.crop
         processes.freeze_unused(network, torch.zeros(1, 3, side, side, device=device))
         encoder = ImageEncoder(network.backbone, network.head)
-        n_workers = min(4, os.cpu_count() or 1) if n_workers is None else n_workers
+        choices = (min(4, os.cpu_count() or 1), 0) if n_workers is None else (n_workers,)
         source = ImageBatches(
             ImageReader(
                 images,
@@ -101,7 +101,7 @@ def train_on_images(
             ),
             plan.batches,
             epochs=settings.epochs,
-            n_workers=n_workers,
+            n_workers=choices[0],
             unreadable=hooks.unreadable,
         )
         database = sample_positions(len(plan.train), VALIDATION_DATABASE, seed=seed)
@@ -116,16 +116,16 @@ def train_on_images(
         )
         part_size = None
         if measure:
-            with seeded(seed):
-                cost = measure_step(
-                    network.eval(),
-                    side,
-                    -(-plan.batches.batch_size // processes.count),
-                    limit=memory_limit,
-                    n_workers=n_workers,
-                    device=device,
-                    n_processes=processes.count,
-                )
+            cost = fitting_cost(
+                network,
+                choices,
+                plan.batches.batch_size,
+                limit=memory_limit,
+                device=device,
+                seed=seed,
+                processes=processes,
+            )
+            source = replace(source, n_workers=cost.n_workers)
             smallest = min(processes.gather_objects(cost.part_size))
             # Statistics of a part would differ from those of the batch.
             part_size = smallest if freeze_statistics else None
@@ -151,6 +151,37 @@ def train_on_images(
             )
     network.eval()
     return encoder, history
+
+
+def fitting_cost(
+    network: HashingNetwork,
+    worker_choices: Sequence[int],
+    batch_size: int,
+    *,
+    limit: float | None,
+    device: str,
+    seed: int,
+    processes: Processes,
+) -> StepCost:
+    """Measure a step with the first number of workers that fits in the limit."""
+    assert isinstance(network.backbone, PhotoBackbone)
+    with seeded(seed):
+        cost = measure_step(
+            network.eval(),
+            network.backbone.view.crop,
+            -(-batch_size // processes.count),
+            limit=limit,
+            n_workers=worker_choices[0],
+            device=device,
+            n_processes=processes.count,
+        )
+    for n_workers in worker_choices:
+        cost = replace(cost, n_workers=n_workers)
+        # All processes must agree, or some would wait for the others.
+        if all(processes.gather_objects(cost.part_size >= 2)):
+            return cost
+    cost.check()
+    return cost
 
 
 def initial_network(

@@ -1,6 +1,7 @@
 """Batches in parts: the same gradient with less memory, and parts that fit in a limit."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -115,9 +116,10 @@ def test_statistics_of_batch_normalisation_stay_as_they_are():
 
 def test_a_part_is_as_large_as_the_limit_allows():
     cost = StepCost(
-        fixed_bytes=1e9, bytes_per_image=1e8, seconds_per_image=0.3, batch_size=100, limit=2.05e9
+        fixed_bytes=1e9, bytes_per_image=1e8, seconds_per_image=0.3, batch_size=100, limit=2.2e9
     )
     assert (cost.part_size, cost.in_parts) == (10, True)
+    assert replace(cost, n_workers=2, worker_bytes=4e8).part_size == 2
     assert cost.gigabytes == pytest.approx(2.0)
     # Forward takes a third of a step: in parts it is done twice, and validated images need it once.
     assert cost.epoch_seconds(100, 10) == pytest.approx(100 * 0.4 + 10 * 0.1)
@@ -126,7 +128,7 @@ def test_a_part_is_as_large_as_the_limit_allows():
 def test_a_limit_that_holds_no_two_images_is_refused():
     network, _, _, _ = problem(SmallCNN, "triplet")
     with pytest.raises(InputError, match=r"at least .* GB, but the limit is 0\.0 GB; raise --mem"):
-        measure_step(network, 32, 100, limit=0.01, n_workers=2, device="cpu")
+        measure_step(network, 32, 100, limit=0.01, n_workers=2, device="cpu").check()
 
 
 def test_half_of_the_free_memory_is_the_default_limit(monkeypatch):

@@ -24,22 +24,34 @@ COPIES_OF_WEIGHTS = 10
 # Beside the activations that are kept: gradients of the largest ones, and buffers of convolutions.
 TRANSIENT = 0.8
 PROBE = 4  # images
+MARGIN = 0.95  # share of the limit that is used
+# Validation embeds 32 images at once; a forward pass needs an eighth of what training keeps.
+VALIDATED = 32 / 8
+WORKER_BYTES = 450e6  # of a process that reads images
 
 
 @dataclass(frozen=True)
 class StepCost:
     """What one training step costs."""
 
-    fixed_bytes: float  # of the processes, weights and batches that are read ahead
+    fixed_bytes: float  # of this process, the weights and a batch
     bytes_per_image: float  # of a part, while its gradient is computed
     seconds_per_image: float  # forward and backward
     batch_size: int
     limit: float  # bytes
+    worker_bytes: float = 0.0  # of a process that reads images, with its batches
+    n_workers: int = 0
 
     @property
     def part_size(self) -> int:
         """The number of images of a batch that fit in the limit at once."""
-        return min(self.batch_size, int((self.limit - self.fixed_bytes) / self.bytes_per_image))
+        free = MARGIN * self.limit - self.taken
+        return min(self.batch_size, int(free / self.bytes_per_image))
+
+    @property
+    def taken(self) -> float:
+        """The memory besides that of a part."""
+        return self.fixed_bytes + self.n_workers * self.worker_bytes
 
     @property
     def in_parts(self) -> bool:
@@ -48,7 +60,16 @@ class StepCost:
     @property
     def gigabytes(self) -> float:
         """The memory that training will take."""
-        return (self.fixed_bytes + self.part_size * self.bytes_per_image) / GIGABYTE
+        return (self.taken + self.part_size * self.bytes_per_image) / GIGABYTE
+
+    def check(self) -> None:
+        """Raise if not even two images fit in the limit."""
+        if self.part_size < 2:
+            least = (self.taken + 2 * self.bytes_per_image) / MARGIN / GIGABYTE
+            raise InputError(
+                f"training this network takes at least {least:.1f} GB, but the limit is "
+                f"{self.limit / GIGABYTE:.1f} GB; raise --memory-limit, or train with --tune head"
+            )
 
     def epoch_seconds(self, n_train: int, n_validated: int) -> float:
         """Return the time of an epoch; validated images are only embedded.
@@ -98,37 +119,28 @@ def measure_step(
     device: str,
     n_processes: int = 1,
 ) -> StepCost:
-    """Measure a step on a few random images; raise if not even two fit in the limit.
+    """Measure a step on a few random images.
 
     The limit is in gigabytes, by default half of the memory that is free; processes share it.
     """
     free = free_bytes(device)
+    resident = resident_bytes()  # before the trial, whose memory is used again
     pixels = torch.randint(0, 256, (PROBE, 3, side, side), dtype=torch.uint8, device=device)
     seconds = min(time_step(network, pixels) for _ in range(2))
-    weights = sum(parameter.nbytes for parameter in network.parameters())
+    kept = kept_bytes(network, pixels) / PROBE
+    weights = COPIES_OF_WEIGHTS * sum(parameter.nbytes for parameter in network.parameters())
     batch_bytes = batch_size * side * side * 3
-    # Each worker has two batches ready, and holds one more while it sends it.
-    read_ahead = (3 * n_workers + 2) * batch_bytes + n_workers * WORKER_BYTES
-    fixed = resident_bytes() if device == "cpu" else 0.0
-    fixed += COPIES_OF_WEIGHTS * weights + (read_ahead if device == "cpu" else 0)
-    cost = StepCost(
-        fixed_bytes=fixed,
-        bytes_per_image=(1 + TRANSIENT) * kept_bytes(network, pixels) / PROBE,
+    on_cpu = device == "cpu"
+    return StepCost(
+        fixed_bytes=weights + VALIDATED * kept + (resident + 2 * batch_bytes if on_cpu else 0),
+        bytes_per_image=(1 + TRANSIENT) * kept,
         seconds_per_image=seconds / PROBE,
         batch_size=batch_size,
-        limit=(free / 2 if limit is None else limit * GIGABYTE)
-        / (n_processes if device == "cpu" else 1),
+        limit=(free / 2 if limit is None else limit * GIGABYTE) / (n_processes if on_cpu else 1),
+        # Each worker has two batches ready, and holds one more while it sends it.
+        worker_bytes=WORKER_BYTES + 3 * batch_bytes if on_cpu else 0,
+        n_workers=n_workers,
     )
-    if cost.part_size < 2:
-        least = (cost.fixed_bytes + 2 * cost.bytes_per_image) / GIGABYTE
-        raise InputError(
-            f"training this network takes at least {least:.1f} GB, but the limit is "
-            f"{cost.limit / GIGABYTE:.1f} GB; raise --memory-limit, or train with --tune head"
-        )
-    return cost
-
-
-WORKER_BYTES = 100e6  # of a process that reads images, besides what it shares with its parent
 
 
 def time_step(network: nn.Module, pixels: Shaped[Tensor, "n 3 side side"]) -> float:
