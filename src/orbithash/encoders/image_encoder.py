@@ -147,13 +147,17 @@ class ImageEncoder:
         *,
         run: Runtime | None = None,
         progress: Progress = no_progress,
+        batch_size: int = BATCH,
     ) -> Encoded:
         """Embed some rows of the images, by torch unless a runtime is given."""
         if run is None:
             with self.running("torch") as torch_runtime:
-                return self.embed_rows(images, rows, run=torch_runtime, progress=progress)
+                return self.embed_rows(
+                    images, rows, run=torch_runtime, progress=progress, batch_size=batch_size
+                )
         view = asdict(self.view)
-        sizes = [min(BATCH, len(rows) - start) for start in range(0, len(rows), BATCH)]
+        starts = range(0, len(rows), batch_size)
+        sizes = [min(batch_size, len(rows) - start) for start in starts]
         parts = [np.empty((0, self.n_bits), np.float32)]
         readable: list[bool] = []
         reasons: list[str] = []

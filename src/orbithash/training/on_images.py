@@ -15,6 +15,7 @@ from torch import Tensor
 from orbithash.data import ImageSource
 from orbithash.data.augmentation import read_training_view
 from orbithash.encoders import Encoder, Epoch, ImageEncoder
+from orbithash.encoders.image_encoder import BATCH
 from orbithash.encoders.runs.fingerprints import weights_digest
 from orbithash.errors import InputError
 from orbithash.metrics.scoring import evaluate_codes
@@ -129,6 +130,7 @@ def train_on_images(
             smallest = min(processes.gather_objects(cost.part_size))
             # Statistics of a part would differ from those of the batch.
             part_size = smallest if freeze_statistics else None
+            validation = replace(validation, batch_size=min(BATCH, smallest))
             n_validated = len(database) + len(plan.held_out) if len(plan.held_out) else 0
             seconds = cost.epoch_seconds(len(plan.train), n_validated // settings.validate_every)
             if on_cost is not None:
@@ -238,6 +240,7 @@ class Validation:
     database_labels: Shaped[np.ndarray, "database *classes"]
     hooks: Hooks
     processes: Processes = SINGLE_PROCESS
+    batch_size: int = BATCH
 
     def score(self, encoder: ImageEncoder) -> float:
         """Return the mean average precision."""
@@ -255,7 +258,9 @@ class Validation:
     ) -> tuple[Any, Any]:
         """Return codes and labels of the readable rows; every process encodes its share."""
         share = self.processes.share(len(rows))
-        encoded = encoder.embed_rows(self.images, rows[share], progress=self.stop_between)
+        encoded = encoder.embed_rows(
+            self.images, rows[share], progress=self.stop_between, batch_size=self.batch_size
+        )
         for path, reason in encoded.unreadable.items():
             self.hooks.unreadable(path, reason)
         readable = np.isin(rows[share], encoded.rows)

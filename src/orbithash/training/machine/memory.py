@@ -22,11 +22,9 @@ GIGABYTE = 1e9
 # Weights, gradients, two moments and the best epoch; all of them twice while a checkpoint is saved.
 COPIES_OF_WEIGHTS = 10
 # Beside the activations that are kept: gradients of the largest ones, and buffers of convolutions.
-TRANSIENT = 0.8
+TRANSIENT = 1.2
 PROBE = 4  # images
-MARGIN = 0.95  # share of the limit that is used
-# Validation embeds 32 images at once; a forward pass needs an eighth of what training keeps.
-VALIDATED = 32 / 8
+MARGIN = 0.9  # share of the limit that is used
 WORKER_BYTES = 450e6  # of a process that reads images
 
 
@@ -132,7 +130,7 @@ def measure_step(
     batch_bytes = batch_size * side * side * 3
     on_cpu = device == "cpu"
     return StepCost(
-        fixed_bytes=weights + VALIDATED * kept + (resident + 2 * batch_bytes if on_cpu else 0),
+        fixed_bytes=weights + (resident + 2 * batch_bytes if on_cpu else 0),
         bytes_per_image=(1 + TRANSIENT) * kept,
         seconds_per_image=seconds / PROBE,
         batch_size=batch_size,
