@@ -138,7 +138,7 @@ def train_on_images(
         with closing(source):
             begun = checkpoints is not None and checkpoints.file.exists()
             if init is None and not begun:
-                fit_head_start(network, source, processes)
+                fit_head_start(network, source, processes, part_size)
             history = train_network(
                 network,
                 plan.loss.to(device),
@@ -206,11 +206,15 @@ def initial_network(
 
 
 @torch.no_grad()
-def fit_head_start(network: HashingNetwork, source: ImageBatches, processes: Processes) -> None:
+def fit_head_start(
+    network: HashingNetwork, source: ImageBatches, processes: Processes, part_size: int | None
+) -> None:
     """Fit the new head to the backbone's features of the first batch, in training mode."""
     batch = next(iter(replace(source, n_workers=0)(0)))  # workers would read ahead
     device = network.head.center.device
-    share: Tensor = network.train().backbone(batch.inputs.to(device).float())
+    network.train()
+    parts = torch.split(batch.inputs, part_size or len(batch.inputs))
+    share: Tensor = torch.cat([network.backbone(part.to(device).float()) for part in parts])
     network.head.fit_start(processes.gather_constant(share))
 
 

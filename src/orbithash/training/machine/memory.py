@@ -25,7 +25,7 @@ COPIES_OF_WEIGHTS = 10
 TRANSIENT = 1.2
 PROBE = 4  # images
 MARGIN = 0.9  # share of the limit that is used
-WORKER_BYTES = 450e6  # of a process that reads images
+WORKER_BYTES = 750e6  # of a process that reads images: what it does not share with its parent
 
 
 @dataclass(frozen=True)
