@@ -147,15 +147,16 @@ class ImageEncoder:
         *,
         run: Runtime | None = None,
         progress: Progress = no_progress,
-        batch_size: int = BATCH,
+        batch_size: int | None = None,
     ) -> Encoded:
-        """Embed some rows of the images, by torch unless a runtime is given."""
+        """Embed some rows of the images, by torch unless a runtime is given, 32 at a time."""
         if run is None:
             with self.running("torch") as torch_runtime:
                 return self.embed_rows(
                     images, rows, run=torch_runtime, progress=progress, batch_size=batch_size
                 )
         view = asdict(self.view)
+        batch_size = batch_size or BATCH
         starts = range(0, len(rows), batch_size)
         sizes = [min(batch_size, len(rows) - start) for start in starts]
         parts = [np.empty((0, self.n_bits), np.float32)]
