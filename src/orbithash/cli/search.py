@@ -172,7 +172,7 @@ def write_contact_sheet(results: Sequence[tuple[str, Sequence["Hit"]]], file: Pa
 def sheet_lines(query: str, hits: Sequence["Hit"]) -> list[list[tuple[str, str] | None]]:
     """Return path and caption of each cell; lines after the first have no query cell."""
     cells = [
-        (hit.path, f"{hit.rank}. {hit.distance} bits {', '.join(hit.labels)}")
+        (hit.path, f"{hit.rank} · {hit.distance} bits · {', '.join(hit.labels)}")
         for hit in hits[:MAX_RESULTS]
     ]
     starts = range(0, max(len(cells), 1), PER_LINE)

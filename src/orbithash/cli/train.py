@@ -267,6 +267,8 @@ def summary(training: "Training") -> str:
     if best is None:
         return f"Fitted in {training.seconds:.1f} s."
     done = f"{len(training.history)} epochs in {training.seconds:.1f} s"
+    if len(training.history) < training.record.settings.get("epochs", 0):
+        done += ", ended early"
     if best.validation_map is None:
         return f"{done}; kept the last."
     return f"{done}; kept epoch {best.number + 1}, validation MAP {best.validation_map:.4f}."

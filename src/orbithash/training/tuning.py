@@ -181,7 +181,7 @@ def train_by_tuning(
         session.announce(
             f"{numbers}. Training the whole network: about {about(epoch_seconds)} per "
             f"epoch, {about(total)} for {settings.epochs} epochs; memory about "
-            f"{cost.gigabytes:.1f} GB{parts if cost.in_parts else ''}."
+            f"{cost.gigabytes:.1f} GB (--memory-limit){parts if cost.in_parts else ''}."
         )
 
     return train_on_images(
@@ -239,7 +239,7 @@ def announce_head(
         session.announce(f"Resuming the training of {what} on the backbone's features.")
         return
     numbers = described(images, settings, seed=seed)
-    views = f"{1 + tuning.n_views} views of each" if tuning.n_views else "each"
+    views = f"{1 + tuning.n_views} views of each" if tuning.n_views else "each image"
     then = " first; the whole network follows" if tuning.whole_settings is not None else ""
     session.announce(
         f"{numbers}. Training {what} on the backbone's features of {views}{then}: about "
