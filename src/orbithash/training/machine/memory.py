@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
 from orbithash.errors import InputError
@@ -92,13 +93,23 @@ def embed_in_parts(
     n_largest = n_largest or len(inputs)
     if part_size is None or part_size >= n_largest:
         return as_embeddings(network, inputs)
+    # A re-entrant checkpoint keeps nothing of a part but its pixels. It needs an input that requires
+    # a gradient, and one backward pass per part, which DistributedDataParallel does not allow.
+    reentrant = not isinstance(network, DistributedDataParallel)
+    needs_gradient = torch.zeros(1, device=inputs.device, requires_grad=True)
     # The random state of each part is kept, so dropout is the same when it is embedded again.
     return torch.cat(
         [
-            checkpoint(as_embeddings, network, part, use_reentrant=False)
+            checkpoint(embed_part, network, part, needs_gradient, use_reentrant=reentrant)
             for part in torch.tensor_split(inputs, -(-n_largest // part_size))
         ]
     )
+
+
+def embed_part(
+    network: nn.Module, inputs: Shaped[Tensor, "n ..."], needs_gradient: Shaped[Tensor, " 1"]
+) -> Float[Tensor, "n bits"]:
+    return as_embeddings(network, inputs)
 
 
 def as_embeddings(network: nn.Module, inputs: Shaped[Tensor, "n ..."]) -> Float[Tensor, "n bits"]:
