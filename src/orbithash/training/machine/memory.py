@@ -93,8 +93,8 @@ def embed_in_parts(
     n_largest = n_largest or len(inputs)
     if part_size is None or part_size >= n_largest:
         return as_embeddings(network, inputs)
-    # A re-entrant checkpoint keeps nothing of a part but its pixels. It needs an input that requires
-    # a gradient, and one backward pass per part, which DistributedDataParallel does not allow.
+    # A re-entrant checkpoint keeps nothing of a part but its pixels. It needs an input with a
+    # gradient, and one backward pass per part, which DistributedDataParallel does not allow.
     reentrant = not isinstance(network, DistributedDataParallel)
     needs_gradient = torch.zeros(1, device=inputs.device, requires_grad=True)
     # The random state of each part is kept, so dropout is the same when it is embedded again.
