@@ -27,13 +27,7 @@ QUICK = {"epochs": 3, "hidden": 16, "batch_size": 20}
 ON_IMAGES = {"backbone": "small-cnn", "workers": 0, "epochs": 2, "batch_size": 8}
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Networks this small are slower on two."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture

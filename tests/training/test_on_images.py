@@ -30,13 +30,7 @@ def images(tmp_path_factory):
     return coloured(tmp_path_factory.mktemp("colours"))
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """A network this small is slower on two, and much slower beside other work."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def learn(images, settings=QUICK, method="order-aware", **options):

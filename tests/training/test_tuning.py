@@ -25,13 +25,7 @@ HEAD = ("--epochs", "4", "--batch-size", "12", "--hidden", "16")
 WHOLE = {"tune": "whole", "epochs": 2, "batch_size": 12, "workers": 0}
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """A network this small is slower on two."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

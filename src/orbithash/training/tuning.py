@@ -13,9 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from orbithash.data import ImageFiles, ImageSource, LabelledFeatures
-from orbithash.data.images import ImageDataset
-from orbithash.data.splits import training_rows
+from orbithash.data import (
+    ImageDataset,
+    ImageFiles,
+    ImageSource,
+    LabelledFeatures,
+    training_rows,
+)
 from orbithash.encoders import Encoder, Epoch, ImageEncoder
 from orbithash.encoders.runs.run_folder import CHECKPOINT, FEATURES, HEAD_CHECKPOINT
 from orbithash.errors import InputError

@@ -189,7 +189,7 @@ def free_bytes(device: str = "cpu") -> float:
         lines = Path("/proc/meminfo").read_text().splitlines()
         fields = dict(line.split(":", 1) for line in lines)
         free = 1024.0 * int(fields["MemAvailable"].split()[0])
-    with suppress(OSError, ValueError):  # "max" is no number: there is no limit
+    with suppress(OSError, ValueError):  # the file says "max" where there is no limit
         group = Path("/sys/fs/cgroup")
         allowed = int((group / "memory.max").read_text())
         free = min(free, allowed - int((group / "memory.current").read_text()))
