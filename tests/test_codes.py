@@ -4,7 +4,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from orbithash.codes import as_codes, binarize, check_codes, pack, unpack
+from orbithash.codes import (
+    as_codes,
+    asymmetric_distances,
+    binarize,
+    bit_weights,
+    check_codes,
+    pack,
+    unpack,
+)
 from orbithash.errors import CodeLengthError, InputError
 
 bits_of_any_length = st.tuples(st.integers(0, 5), st.integers(4, 1024)).flatmap(
@@ -84,3 +92,26 @@ def test_lists_are_accepted_wherever_arrays_are():
 def test_lists_that_do_not_hold_bytes_are_refused(codes):
     with pytest.raises(InputError, match="got codes"):
         as_codes(codes, 16)
+
+
+def test_asymmetric_distance_is_the_sum_of_absolute_differences():
+    rng = np.random.default_rng(0)
+    for n_bits in (4, 9, 64, 1024):
+        embeddings = rng.random((5, n_bits)).astype(np.float32)
+        bits = rng.random((7, n_bits)) > 0.5
+        expected = np.abs(embeddings.astype(float)[:, None] - bits[None]).sum(axis=2)
+        distances = asymmetric_distances(embeddings, pack(bits))
+        assert np.abs(distances - expected).max() <= n_bits * 2**-32
+        assert np.array_equal(distances * 2**32, np.rint(distances * 2**32))
+
+
+def test_asymmetric_distance_of_bits_is_their_hamming_distance():
+    bits = np.random.default_rng(1).random((6, 20)) > 0.5
+    expected = (bits[:, None] != bits[None]).sum(axis=2)
+    assert np.array_equal(asymmetric_distances(bits.astype(float), pack(bits)), expected)
+
+
+@pytest.mark.parametrize("value", [np.nan, -0.1, 1.5, np.inf])
+def test_embeddings_outside_zero_and_one_have_no_weights(value):
+    with pytest.raises(InputError, match=r"NaN or outside \[0, 1\]"):
+        bit_weights(np.full((1, 8), value))

@@ -3,15 +3,19 @@
 embeddings  float (n, bits)       output of a network or a hasher, in [0, 1]
 bits        bool  (n, bits)       embeddings > 0.5
 codes       uint8 (n, bytes)      bits packed, the last byte padded with 0: stored and searched
+
+Codes are compared with codes by Hamming distance, and with embeddings by asymmetric distance: the
+sum of |embedding − bit| over the bits.
 """
 
 import numpy as np
-from jaxtyping import Bool, UInt8
+from jaxtyping import Bool, Float64, Int64, UInt8
 from numpy.typing import ArrayLike
 
 from orbithash.errors import CodeLengthError, InputError
 
 MIN_BITS, MAX_BITS = 4, 1024
+GRID = 2**32  # asymmetric distances are multiples of 1/GRID, so that sums are exact in any order
 
 
 def binarize(embeddings: ArrayLike) -> Bool[np.ndarray, "n bits"]:
@@ -98,6 +102,44 @@ def check_codes(codes: np.ndarray, n_bits: int, name: str = "the") -> None:
             f"got codes whose last {padding} bits are not 0, though {n_bits} bits leave them "
             "unused; pack them with pack(bits), or pass the number of bits they were packed from"
         )
+
+
+def bit_weights(
+    embeddings: ArrayLike,
+) -> tuple[Int64[np.ndarray, "n bits"], Int64[np.ndarray, " n"]]:
+    """Return what each differing bit adds to the asymmetric distance, and the least distance.
+
+    The asymmetric distance of an embedding h and a code is the sum of |h − bit|. A code equal to
+    h's own code has the least distance, and each bit that differs adds its weight |2h − 1|. Both
+    are in units of 1/GRID, rounded once.
+
+    >>> weights, least = bit_weights([[1.0, 0.75, 0.5, 0.0]])
+    >>> weights / GRID, least / GRID
+    (array([[1. , 0.5, 0. , 1. ]]), array([0.75]))
+    """
+    binarize(embeddings)  # raises if they are no embeddings
+    exact = np.asarray(embeddings, dtype=np.float64)
+    weights = np.rint(np.abs(2 * exact - 1) * GRID).astype(np.int64)
+    least = np.rint(np.minimum(exact, 1 - exact) * GRID).astype(np.int64).sum(axis=1)
+    return weights, least
+
+
+def asymmetric_distances(
+    embeddings: ArrayLike, codes: UInt8[np.ndarray, "m bytes"]
+) -> Float64[np.ndarray, "n m"]:
+    """Return the asymmetric distance of each pair of an embedding and a code.
+
+    >>> asymmetric_distances([[1.0, 0.75, 0.5, 0.0]], np.array([[0b11000000], [0]], np.uint8))
+    array([[0.75, 2.25]])
+    """
+    own = binarize(embeddings)
+    weights, least = bit_weights(embeddings)
+    # Weights of the query's ones are counted for every code, and taken back where the code agrees.
+    signed = np.where(own, -weights, weights).astype(np.float64)
+    bits = unpack(codes, own.shape[1]).astype(np.float64)
+    # All products and sums are whole numbers below 2^53: exact, in whatever order they are added.
+    whole = signed @ bits.T + (least + (weights * own).sum(axis=1))[:, None]
+    return np.asarray(whole / GRID)
 
 
 def check_n_bits(n_bits: int) -> None:
