@@ -64,7 +64,9 @@ def test_with_a_split_every_query_is_searched_in_the_database(encoder, tmp_path)
     codes, labels = encoder.encode(arrays["features"]), arrays["labels"]
     query, database = arrays["query"], arrays["database"]
     expected = evaluate_codes(
-        codes[query], codes[database], labels[query], labels[database], n_bits=N_BITS
+        *(codes[query], codes[database], labels[query], labels[database]),
+        n_bits=N_BITS,
+        query_embeddings=encoder.embed(arrays["features"])[query],
     )
     assert orbithash.evaluate(encoder, file) == expected
     data = read_features(file)

@@ -118,6 +118,10 @@ def as_table(method: str, scores: "Scores") -> Table:
     table.add_column("", style="dim")
     lowest, highest = scores.map_bounds
     table.add_row("MAP", f"{scores.map:.4f}", f"ties: {lowest:.4f} … {highest:.4f}")
+    if scores.map_asymmetric is not None:
+        table.add_row(
+            "MAP asymmetric", f"{scores.map_asymmetric:.4f}", "float queries, stored bits"
+        )
     table.add_row("NDCG", f"{scores.ndcg:.4f}", "")
     for n, precision in scores.precision_at.items():
         if n in SHOWN:

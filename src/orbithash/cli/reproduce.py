@@ -28,7 +28,8 @@ def reproduce_command(
         list[str],
         typer.Argument(
             metavar="TABLE...",
-            help="main, ablation, selection, gamma, curves, claim or shallow; several share runs.",
+            help="main, ablation, selection, gamma, curves, claim, shallow or asymmetric; several "
+            "share runs.",
         ),
     ],
     source: Annotated[

@@ -79,6 +79,7 @@ def evaluate_rows(
         n_bits=encoded.embeddings.shape[1],
         precision_at=precision_at,
         leave_one_out=not split.has_queries,
+        query_embeddings=encoded.embeddings[query],
     )
     names = class_names(data, map(int, scores.map_by_class))
     by_name = {names[int(number)]: value for number, value in scores.map_by_class.items()}

@@ -44,6 +44,7 @@ class Scores:
     queries: int
     queries_without_relevant: int  # left out of every mean
     database: int
+    map_asymmetric: float | None = None  # of embeddings of the queries against the same codes
     # By class name, or by number if classes have no names: over the queries with this label.
     map_by_class: dict[str, float] = field(default_factory=dict)
     # One per query, NaN for those without relevant items; not in the JSON.
@@ -83,6 +84,8 @@ def read_field(name: str, values: dict[str, Any]) -> Any:
     """Convert a field from JSON, which has no tuples, arrays, NaN or integer keys."""
     if name == "map_by_class":  # missing in files of earlier versions
         return {str(label): float(score) for label, score in values.get(name, {}).items()}
+    if name == "map_asymmetric":
+        return values.get(name)
     value = values[name]
     match name:
         case "map_bounds":

@@ -4,14 +4,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int32, Int64, Shaped, UInt64
+from jaxtyping import Float, Int32, Int64, Shaped, UInt8, UInt64
 from numpy.typing import ArrayLike
 
-from orbithash.codes import as_codes
+from orbithash.codes import as_codes, binarize, pack
 from orbithash.errors import InputError
 from orbithash.kernels.histograms import graded_histograms
 from orbithash.kernels.plain_search import as_words
 from orbithash.kernels.stable_order import stable_precision_sums
+from orbithash.metrics.asymmetric import asymmetric_average_precision
 from orbithash.metrics.ndcg import expected_ndcg
 from orbithash.metrics.precision import (
     counts_before,
@@ -53,6 +54,7 @@ def evaluate_codes(
     map_at: Sequence[int] = (),
     precision_at: Sequence[int] = PRECISION_AT,
     leave_one_out: bool = False,
+    query_embeddings: ArrayLike | None = None,
 ) -> Scores:
     """Rank the database by Hamming distance for each query, and score the ranking.
 
@@ -64,6 +66,8 @@ def evaluate_codes(
         precision_at: the N of precision@N; those beyond the size of the database are left out.
         leave_one_out: Queries and database are the same items, and no item is in its own ranking;
             not with `map_at` or stable ties.
+        query_embeddings: the embeddings of the query codes; they add `map_asymmetric`, the MAP of
+            ranking the database by its asymmetric distance to them.
 
     Two items are at distance 1 from the query, in either order, and one of them is relevant:
 
@@ -108,6 +112,16 @@ def evaluate_codes(
             f"got {len(query_codes)} queries, and none shares a label with any of the "
             f"{len(database_codes)} database items; number both by the same classes"
         )
+    map_asymmetric = None
+    if query_embeddings is not None:
+        by_embedding = asymmetric_average_precision(
+            checked_embeddings(query_embeddings, query_codes, n_bits),
+            database_codes,
+            query_labels,
+            database_labels,
+            leave_one_out=leave_one_out,
+        )
+        map_asymmetric = float(np.nanmean(by_embedding))
     low, high = float(means["pessimistic"]), float(means["optimistic"])
     return Scores(
         map=min(max(float(means["map"]), low), high),  # rounding must not leave the bounds
@@ -122,9 +136,24 @@ def evaluate_codes(
         queries=len(query_codes),
         queries_without_relevant=len(query_codes) - n_scored,
         database=n_database,
+        map_asymmetric=map_asymmetric,
         map_by_class=mean_by_class(average_precision, query_labels),
         average_precision=average_precision,
     )
+
+
+def checked_embeddings(
+    embeddings: ArrayLike, codes: UInt8[np.ndarray, "n bytes"], n_bits: int
+) -> Float[np.ndarray, "n bits"]:
+    """Return embeddings as an array; raise unless these are their codes."""
+    array = np.asarray(embeddings)
+    bits = binarize(array)
+    if array.shape != (len(codes), n_bits) or not np.array_equal(pack(bits), codes):
+        raise InputError(
+            f"got query embeddings of shape {array.shape} that do not have the {len(codes)} query "
+            f"codes of {n_bits} bits; pass the embeddings that the codes were made from"
+        )
+    return array
 
 
 def query_means(

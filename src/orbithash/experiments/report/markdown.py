@@ -1,17 +1,25 @@
 """A table of results as Markdown: MAP beside the published one, tests of the reference against
 each method, and the rank of the reference in words."""
 
+from statistics import fmean
+
 from orbithash.experiments.tables.results import Cell, Column, Results, Standing
 from orbithash.experiments.tables.spec import TableRow
 from orbithash.experiments.tables.statistics import SIGNIFICANT, PairedTest
 
 EMPTY = "–"
+HOW_RANKED = (
+    "MAP by Hamming distance → MAP by asymmetric distance (the embeddings of the queries against "
+    "the same codes), mean over seeds. Below it: their difference ± standard error over seeds."
+)
 
 
 def to_markdown(results: Results) -> str:
     """Return the whole of table.md."""
     reference = results.display_name(results.table.reference)
     parts = [f"# {results.table.title}", how_to_read(results), map_table(results)]
+    if has_asymmetric(results):
+        parts += ["## Hamming and asymmetric ranking", HOW_RANKED, asymmetric_table(results)]
     if len(results.seeds) > 1:
         parts += [
             f"## {reference} against each method",
@@ -73,6 +81,30 @@ def map_table(results: Results) -> str:
             )
         rows.append(cells)
     return as_markdown_table(rows)
+
+
+def has_asymmetric(results: Results) -> bool:
+    return any(cell.asymmetric_maps for cell in results.cells.values())
+
+
+def asymmetric_table(results: Results) -> str:
+    """Return one row per method, with both rankings in every column."""
+    rows = [header(results)]
+    for row in results.table.rows:
+        found = (results.cells.get((row.name, column)) for column in results.columns)
+        rows.append([row_title(row), *("<br>".join(asymmetric_lines(cell)) for cell in found)])
+    return as_markdown_table(rows)
+
+
+def asymmetric_lines(cell: Cell | None) -> list[str]:
+    """Return both MAPs over the seeds that have both, and their difference with several seeds."""
+    if cell is None or not cell.asymmetric_maps:
+        return [EMPTY]
+    hamming = fmean(cell.maps[seed] for seed in cell.asymmetric_maps)
+    lines = [f"{hamming:.4f} → {fmean(cell.asymmetric_maps.values()):.4f}"]
+    if gain := cell.asymmetric_gain:
+        lines.append(f"{signed(gain.difference)} ± {gain.standard_error:.4f}")
+    return lines
 
 
 def how_tested(results: Results) -> str:

@@ -12,8 +12,11 @@ from orbithash.experiments.report.examples import SourceExamples
 from orbithash.experiments.report.figure import to_svg
 from orbithash.experiments.report.html import Picture, render_page, svg_picture
 from orbithash.experiments.report.markdown import (
+    HOW_RANKED,
+    asymmetric_lines,
     column_name,
     format_p,
+    has_asymmetric,
     how_tested,
     how_to_read,
     signed,
@@ -74,6 +77,8 @@ def render_table_report(
         standing_lines=standing_lines(results),
         column_names={column: column_name(results, column) for column in results.columns},
         best={column: results.best(column) for column in results.columns},
+        how_ranked=HOW_RANKED if has_asymmetric(results) else "",
+        asymmetric_lines=asymmetric_lines,
         signed=signed,
         format_p=format_p,
         significant=SIGNIFICANT,

@@ -1,7 +1,7 @@
 """The results of a table: MAP over seeds, tests against the reference, the published MAP."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from orbithash.evaluation import Scores
@@ -36,6 +36,12 @@ class Cell:
     p_holm: float | None  # of that test, corrected for all methods of the column
     folders: tuple[str, ...]
     curves: Mapping[str, list[Any]]
+    asymmetric_maps: Mapping[int, float] = field(default_factory=dict)  # by seed, where known
+
+    @property
+    def asymmetric_gain(self) -> PairedTest | None:
+        """The test of asymmetric minus Hamming ranking; None with fewer than two seeds."""
+        return paired_test(self.asymmetric_maps, self.maps)
 
     @property
     def published_difference(self) -> float | None:
@@ -166,6 +172,11 @@ def make_results(
                 p_holm=corrected.get(row.name),
                 folders=tuple(f"{RUNS}/{run.folder().as_posix()}" for run in row_runs),
                 curves=mean_curves(scores),
+                asymmetric_maps={
+                    run.seed: value
+                    for run in row_runs
+                    if (value := finished[run.key].scores.map_asymmetric) is not None
+                },
             )
     return Results(
         table=table,

@@ -103,6 +103,7 @@ def cell_values(cell: Cell) -> dict[str, Any]:
         "reference_above": asdict(cell.reference_test) if cell.reference_test else None,
         "p_holm": cell.p_holm,
         "maps": {str(seed): value for seed, value in cell.maps.items()},
+        "asymmetric_maps": {str(seed): value for seed, value in cell.asymmetric_maps.items()},
         "runs": cell.folders,
         "curves": cell.curves,
     }
@@ -160,4 +161,6 @@ def parse_cell(cell: Mapping[str, Any]) -> Cell:
         p_holm=cell["p_holm"],
         folders=tuple(cell["runs"]),
         curves=cell["curves"],
+        # Missing in files of earlier versions.
+        asymmetric_maps={int(i): value for i, value in cell.get("asymmetric_maps", {}).items()},
     )

@@ -10,7 +10,7 @@ from typing import Any
 from orbithash.errors import InputError
 
 # In the order in which they are listed for users.
-TABLES = ("main", "ablation", "selection", "gamma", "curves", "claim", "shallow")
+TABLES = ("main", "ablation", "selection", "gamma", "curves", "claim", "shallow", "asymmetric")
 PUBLISHED_TABLES = ("main", "ablation", "selection")  # of published.toml
 
 
