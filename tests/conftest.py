@@ -3,6 +3,7 @@
 import os
 import pkgutil
 import random
+import signal
 import sys
 
 import numpy as np
@@ -13,6 +14,10 @@ from hypothesis.internal.conjecture import providers
 from jaxtyping import install_import_hook
 
 import orbithash
+
+# Jobs in the background of a script start with Ctrl-C ignored, and so would every test.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Compiled kernels are left out: numba must see the functions as they are written.
 checked = [
