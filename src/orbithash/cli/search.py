@@ -58,6 +58,12 @@ def search_command(
         list[str] | None,
         typer.Option(help="Find only items with this label; several: with any of them."),
     ] = None,
+    symmetric: Annotated[
+        bool,
+        typer.Option(
+            "--symmetric", help="Rank by Hamming distance, like --like, not by asymmetric distance."
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     picture: Annotated[
         Path | None, typer.Option(help="Write a contact sheet of the results, a .png.")
@@ -69,8 +75,9 @@ def search_command(
 ) -> None:
     """Find the images of an index that are nearest to the given ones.
 
-    Prints rank, Hamming distance, id, path and labels of each. If some of the given images cannot
-    be read, the others are searched, and the exit code is 1.
+    Prints rank, distance, differing bits, id, path and labels of each. Images are ranked by the
+    asymmetric distance of their embedding to the stored bits, items of --like by Hamming distance.
+    If some of the given images cannot be read, the others are searched, and the exit code is 1.
     """
     if not images and not like:
         raise InputError("give an image to search for, or --like ID")
@@ -90,6 +97,7 @@ def search_command(
             k=k,
             radius=radius,
             where=where,
+            symmetric=symmetric,
             on_unreadable=unreadable.append,
         )
         reasons = [
@@ -101,14 +109,16 @@ def search_command(
         print(f"orbithash: {error}", file=sys.stderr)
     if unreadable and not found:
         raise unreadable[-1]
-    results = [(name, result.hits) for name, result in found]
     if as_json:
-        values = [{"query": name, "hits": [asdict(hit) for hit in hits]} for name, hits in results]
+        values = [
+            {"query": name, "ranking": result.ranking, "hits": [asdict(hit) for hit in result.hits]}
+            for name, result in found
+        ]
         print(json.dumps(values, indent=2, ensure_ascii=False))
     else:
-        for (name, hits), reason in zip(results, reasons, strict=True):
-            if hits:
-                console.print(as_table(name, hits))
+        for (name, result), reason in zip(found, reasons, strict=True):
+            if result.hits:
+                console.print(as_table(name, result))
             else:
                 print(f"{name}: {reason}")
     # Measured when an approximate engine has built its structure; a filter needs none.
@@ -118,7 +128,7 @@ def search_command(
             f"{stats.recall:.3f}."
         )
     if picture is not None:
-        write_contact_sheet(results, picture)
+        write_contact_sheet([(name, result.hits) for name, result in found], picture)
         if not as_json:
             console.print("Contact sheet:", style="bold")
             print(f"  {picture}")
@@ -139,16 +149,23 @@ def nothing_found(
     return f"nothing within {radius} bits; the nearest is {nearest} bits away"
 
 
-def as_table(query: str, hits: "tuple[Hit, ...]") -> Table:
+def as_table(query: str, result: "Result") -> Table:
     table = Table(title=escape(query), title_justify="left", box=box.SIMPLE_HEAD)
-    for heading in ("rank", "distance", "id"):
+    is_asymmetric = result.ranking == "asymmetric"
+    for heading in ("rank", "distance", *(("bits",) if is_asymmetric else ()), "id"):
         table.add_column(heading, justify="right")
     table.add_column("path", overflow="fold")
     table.add_column("labels", overflow="fold")
-    for hit in hits:
+    for hit in result.hits:
+        distances = (format_distance(hit), *((str(hit.hamming),) if is_asymmetric else ()))
         labels = escape(", ".join(hit.labels))
-        table.add_row(str(hit.rank), str(hit.distance), str(hit.id), escape(hit.path), labels)
+        table.add_row(str(hit.rank), *distances, str(hit.id), escape(hit.path), labels)
     return table
+
+
+def format_distance(hit: "Hit") -> str:
+    """Format a Hamming distance as a whole number, and an asymmetric one with two decimals."""
+    return str(hit.distance) if isinstance(hit.distance, int) else f"{hit.distance:.2f}"
 
 
 def write_contact_sheet(results: Sequence[tuple[str, Sequence["Hit"]]], file: Path) -> None:
@@ -172,7 +189,7 @@ def write_contact_sheet(results: Sequence[tuple[str, Sequence["Hit"]]], file: Pa
 def sheet_lines(query: str, hits: Sequence["Hit"]) -> list[list[tuple[str, str] | None]]:
     """Return path and caption of each cell; lines after the first have no query cell."""
     cells = [
-        (hit.path, f"{hit.rank} · {hit.distance} bits · {', '.join(hit.labels)}")
+        (hit.path, f"{hit.rank} · {format_distance(hit)} bits · {', '.join(hit.labels)}")
         for hit in hits[:MAX_RESULTS]
     ]
     starts = range(0, max(len(cells), 1), PER_LINE)

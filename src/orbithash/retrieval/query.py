@@ -1,25 +1,33 @@
-"""One query for command, server and Python: codes or stored items in, items with metadata out."""
+"""One query for command, server and Python: embeddings, codes or ids in, items with metadata out.
+
+An embedding is compared with the stored codes by asymmetric distance; a code, or a stored item,
+by Hamming distance.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Float, Int64, Shaped, UInt8
 
+from orbithash.codes import asymmetric_distances, binarize, pack
 from orbithash.errors import InputError, UnknownIdError, UnknownLabelError
-from orbithash.index import Ball, Index, Metadata, Where
+from orbithash.index import Index, Metadata, Where
 from orbithash.index.checks import as_ids, check_radius
 
 DEFAULT_K = 10
 
+Ranking = Literal["hamming", "asymmetric"]
+
 
 @dataclass(frozen=True, eq=False)
 class Query:
-    """A query by a code, or by the id of a stored item, which is left out of its own results.
+    """A query by an embedding, a code, or the id of a stored item, which is not its own result.
 
     With a radius, all items within that Hamming distance are found, at most `k` if it is given.
-    Without one, the `k` nearest, 10 by default.
+    Without one, the `k` nearest, 10 by default. An embedding ranks them by asymmetric distance.
     """
 
     code: UInt8[np.ndarray, " bytes"] | None = None
@@ -27,6 +35,11 @@ class Query:
     k: int | None = None
     radius: int | None = None
     where: Where | None = None
+    embedding: Float[np.ndarray, " bits"] | None = None
+
+    @property
+    def ranking(self) -> Ranking:
+        return "hamming" if self.embedding is None else "asymmetric"
 
 
 @dataclass(frozen=True)
@@ -34,15 +47,11 @@ class Hit:
     """A search result: one stored item."""
 
     rank: int  # from 1
-    distance: int  # bits that differ
+    distance: float  # of the ranking; a whole number if that is Hamming distance
+    hamming: int  # bits that differ
     id: int
     path: str
     labels: tuple[str, ...]
-
-    @property
-    def hamming(self) -> int:
-        """The bits that differ."""
-        return self.distance
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +71,7 @@ class Result:
     item: StoredItem | None  # the query, if it is a stored item
     hits: tuple[Hit, ...]
     items: tuple[StoredItem, ...]  # of the hits
+    ranking: Ranking
 
 
 def find(index: Index, queries: Sequence[Query]) -> list[Result]:
@@ -77,31 +87,73 @@ def find(index: Index, queries: Sequence[Query]) -> list[Result]:
     codes = [
         stored[query.id].code if query.id is not None else given_code(query) for query in queries
     ]
-    groups: dict[tuple[int | None, int | None, str], list[int]] = defaultdict(list)
+    groups: dict[tuple[int | None, int | None, str, Ranking], list[int]] = defaultdict(list)
     for number, query in enumerate(queries):
-        groups[query.k, query.radius, repr(query.where)].append(number)
-    found: list[list[tuple[int, int]]] = [[] for _ in queries]
-    for (k, radius, _), numbers in groups.items():
-        batch = np.stack([codes[number] for number in numbers])
-        where = queries[numbers[0]].where
-        if radius is not None:
-            check_radius(radius)
-        balls: Sequence[Ball]
-        if radius is not None and k is None:
-            balls = index.within(batch, radius, where)
-        else:
-            k = DEFAULT_K if k is None else k
-            # One more, because a stored item finds itself.
-            by_id = any(queries[number].id is not None for number in numbers)
-            nearest = index.search(batch, k + by_id, where)
-            balls = [Ball(*row) for row in zip(nearest.ids, nearest.distances, strict=True)]
-        for number, ball in zip(numbers, balls, strict=True):
-            found[number] = pairs_within(ball, radius, without=queries[number].id)[:k]
+        groups[query.k, query.radius, repr(query.where), query.ranking].append(number)
+    found: list[list[tuple[float, int]]] = [[] for _ in queries]
+    for numbers in groups.values():
+        batch = [queries[number] for number in numbers]
+        batch_codes = np.stack([codes[number] for number in numbers])
+        for number, pairs in zip(numbers, nearest_pairs(index, batch, batch_codes), strict=True):
+            found[number] = pairs
     present = still_stored(index, sorted({i for pairs in found for _, i in pairs}))
     return [
         result_of(query, code, stored, [pair for pair in pairs if pair[1] in present], present)
         for query, code, pairs in zip(queries, codes, found, strict=True)
     ]
+
+
+def nearest_pairs(
+    index: Index, queries: Sequence[Query], codes: UInt8[np.ndarray, "queries bytes"]
+) -> list[list[tuple[float, int]]]:
+    """Return distance and id of the results of queries that differ only in code or embedding."""
+    k, radius, where = queries[0].k, queries[0].radius, queries[0].where
+    if radius is not None:
+        check_radius(radius)
+    embeddings = [query.embedding for query in queries if query.embedding is not None]
+    if embeddings and radius is not None:
+        return [
+            asymmetric_pairs(index, embedding, code, k, radius, where)
+            for embedding, code in zip(embeddings, codes, strict=True)
+        ]
+    found: Sequence[tuple[np.ndarray, np.ndarray]]
+    if radius is not None and k is None:
+        found = [(ball.ids, ball.distances) for ball in index.within(codes, radius, where)]
+    else:
+        k = DEFAULT_K if k is None else k
+        # One more, because a stored item finds itself.
+        by_id = any(query.id is not None for query in queries)
+        nearest = index.search(np.stack(embeddings) if embeddings else codes, k + by_id, where)
+        found = list(zip(nearest.ids, nearest.distances, strict=True))
+    return [
+        pairs_within(ids, distances, radius, without=query.id)[:k]
+        for query, (ids, distances) in zip(queries, found, strict=True)
+    ]
+
+
+def asymmetric_pairs(
+    index: Index,
+    embedding: Float[np.ndarray, " bits"],
+    code: UInt8[np.ndarray, " bytes"],
+    k: int | None,
+    radius: int,
+    where: Where | None,
+) -> list[tuple[float, int]]:
+    """Return asymmetric distance and id of the items within a Hamming radius, at most k."""
+    if k is not None:
+        # With a large radius the k nearest of all items are within it, and a ball may be huge.
+        nearest = index.search(embedding[None], k, where)
+        pairs = pairs_within(nearest.ids[0], nearest.distances[0], None, without=None)
+        items = still_stored(index, [i for _, i in pairs])
+        if all(differing_bits(code, item.code) <= radius for item in items.values()):
+            return pairs
+    (ball,) = index.within(code[None], radius, where)
+    items = still_stored(index, ball.ids.tolist())
+    if not items:
+        return []
+    stored_codes = np.stack([item.code for item in items.values()])
+    distances = asymmetric_distances(embedding[None], stored_codes)[0].tolist()
+    return sorted(zip(distances, items, strict=True))[:k]
 
 
 def nearest_distance(
@@ -116,8 +168,8 @@ def nearest_distance(
     `without` is the id of an item to leave out: the query itself.
     """
     nearest = index.search(code[None], 1 if without is None else 2, where)
-    pairs = pairs_within(Ball(nearest.ids[0], nearest.distances[0]), None, without=without)
-    return pairs[0][0] if pairs else None
+    pairs = pairs_within(nearest.ids[0], nearest.distances[0], None, without=without)
+    return int(pairs[0][0]) if pairs else None
 
 
 def check_labels(index: Index, labels: Iterable[str]) -> None:
@@ -141,31 +193,51 @@ def result_of(
     query: Query,
     code: UInt8[np.ndarray, " bytes"],
     stored: dict[int, StoredItem],
-    pairs: list[tuple[int, int]],
+    pairs: list[tuple[float, int]],
     present: dict[int, StoredItem],
 ) -> Result:
     items = tuple(present[i] for _, i in pairs)
     hits = tuple(
-        Hit(rank, distance, i, item.metadata.path, item.metadata.labels)
+        Hit(
+            rank,
+            distance,
+            differing_bits(code, item.code),
+            i,
+            item.metadata.path,
+            item.metadata.labels,
+        )
         for rank, ((distance, i), item) in enumerate(zip(pairs, items, strict=True), start=1)
     )
-    return Result(code, None if query.id is None else stored[query.id], hits, items)
+    item = None if query.id is None else stored[query.id]
+    return Result(code, item, hits, items, query.ranking)
 
 
 def given_code(query: Query) -> UInt8[np.ndarray, " bytes"]:
+    if query.embedding is not None:
+        code: UInt8[np.ndarray, " bytes"] = pack(binarize(query.embedding[None]))[0]
+        return code
     if query.code is None:
-        raise InputError("got a query without a code and without an id; give one of them")
+        raise InputError("got a query without embedding, code and id; give one of them")
     return query.code
 
 
-def pairs_within(ball: Ball, radius: int | None, *, without: int | None) -> list[tuple[int, int]]:
+def pairs_within(
+    ids: Int64[np.ndarray, " n"],
+    distances: Shaped[np.ndarray, " n"],
+    radius: int | None,
+    *,
+    without: int | None,
+) -> list[tuple[float, int]]:
     """Return pairs of distance and id, without the query itself and places left empty (-1)."""
-    pairs = zip(ball.distances.tolist(), ball.ids.tolist(), strict=True)
     return [
         (distance, i)
-        for distance, i in pairs
+        for distance, i in zip(distances.tolist(), ids.tolist(), strict=True)
         if distance >= 0 and i != without and (radius is None or distance <= radius)
     ]
+
+
+def differing_bits(left: UInt8[np.ndarray, " bytes"], right: UInt8[np.ndarray, " bytes"]) -> int:
+    return int(np.bitwise_count(left ^ right).sum())
 
 
 def stored_items(index: Index, ids: Sequence[int]) -> dict[int, StoredItem]:

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int64, UInt8
+from jaxtyping import Float, Int64, UInt8
 
 from orbithash.codes import as_codes, binarize, pack
 from orbithash.data import open_unlabelled
@@ -71,6 +72,13 @@ def checked_bytes(code: Any) -> UInt8[np.ndarray, "..."]:
     return numbers.astype(np.uint8)
 
 
+def by_embedding(query: Query, embedding: Float[np.ndarray, " bits"], *, symmetric: bool) -> Query:
+    """Return a query by an embedding, or by its code if it is symmetric."""
+    if symmetric:
+        return replace(query, code=pack(binarize(embedding[None]))[0])
+    return replace(query, embedding=embedding)
+
+
 class SearchIndex:
     """An index and the encoder of its codes; everything an `Index` can do, and more."""
 
@@ -123,24 +131,31 @@ class SearchIndex:
         k: int | None = None,
         radius: int | None = None,
         where: Where | None = None,
+        symmetric: bool = False,
     ) -> list[Hit]:
         """Return the nearest items to an image (path, PIL image or array), vector, id or code.
 
         With a radius, all items within that Hamming distance are found, at most `k` if it is given;
         without one, the `k` nearest, 10 by default. A stored item is not among its own results.
+
+        The embedding of an image or vector is compared with the stored codes by asymmetric
+        distance, which says more than the query's own code does. An id, a code, and `symmetric`
+        queries are compared by Hamming distance.
         """
         given = [value for value in (item, id, code) if value is not None]
         if len(given) != 1:
             raise InputError(f"got {len(given)} of item, id and code; give one of them")
+        query = Query(None, id, k, radius, where)
         if item is not None:
-            codes = pack(binarize(self.encoder.embed_queries([item])[1]))
-            if len(codes) != 1:
-                raise InputError(f"got {len(codes)} vectors as one query; see query_many")
-            code = codes[0]
+            _, embeddings = self.encoder.embed_queries([item])
+            if len(embeddings) != 1:
+                raise InputError(f"got {len(embeddings)} vectors as one query; see query_many")
+            query = by_embedding(query, embeddings[0], symmetric=symmetric)
         elif code is not None:
             code = as_codes(np.atleast_2d(checked_bytes(code)), self.n_bits)[0]
+            query = replace(query, code=code)
         with self._suggesting_labels():
-            (result,) = find(self.index, [Query(code, id, k, radius, where)])
+            (result,) = find(self.index, [query])
         return list(result.hits)
 
     def query_many(
@@ -151,6 +166,7 @@ class SearchIndex:
         k: int | None = None,
         radius: int | None = None,
         where: Where | None = None,
+        symmetric: bool = False,
         on_unreadable: OnUnreadable | None = None,
     ) -> list[tuple[str, Result]]:
         """Return the name and the result of each item, then of each id; see `query`.
@@ -162,8 +178,11 @@ class SearchIndex:
         queries = [Query(id=identifier, k=k, radius=radius, where=where) for identifier in ids]
         if items := list(items):
             names, embeddings = self.encoder.embed_queries(items, on_unreadable)
-            codes = pack(binarize(embeddings))
-            queries = [Query(code, None, k, radius, where) for code in codes] + queries
+            query = Query(None, None, k, radius, where)
+            queries = [
+                *(by_embedding(query, embedding, symmetric=symmetric) for embedding in embeddings),
+                *queries,
+            ]
         with self._suggesting_labels():
             results = find(self.index, queries)
         for result in results[len(names) :]:
@@ -200,8 +219,9 @@ class SearchIndex:
     def get(self, ids: Any) -> Items:
         return self.index.get(ids)
 
-    def search(self, codes: Any, k: int = 10, where: Where | None = None) -> Neighbours:
-        return self.index.search(codes, k, where)
+    def search(self, queries: Any, k: int = 10, where: Where | None = None) -> Neighbours:
+        """Return the k nearest items of each query; embeddings are compared asymmetrically."""
+        return self.index.search(queries, k, where)
 
     def within(self, codes: Any, radius: int, where: Where | None = None) -> list[Ball]:
         return self.index.within(codes, radius, where)
