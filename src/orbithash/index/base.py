@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-from jaxtyping import Int64, UInt8
+from jaxtyping import Float64, Int64, UInt8
 from numpy.typing import ArrayLike
 
 from orbithash.errors import InputError
@@ -73,10 +73,13 @@ class Items:
 
 @dataclass(frozen=True, eq=False)
 class Neighbours:
-    """The nearest items of each query, nearest first; equal distances in the order of ids."""
+    """The nearest items of each query, nearest first; equal distances in the order of ids.
+
+    Distances are whole numbers of bits for queries that are codes, and floats for embeddings.
+    """
 
     ids: Int64[np.ndarray, "queries k"]
-    distances: Int64[np.ndarray, "queries k"]
+    distances: Int64[np.ndarray, "queries k"] | Float64[np.ndarray, "queries k"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,9 +105,12 @@ class IndexStats:
 
 @runtime_checkable
 class SearchEngine(Protocol):
-    """Stores codes with metadata, and finds the codes nearest to a query by Hamming distance.
+    """Stores codes with metadata, and finds the codes nearest to a query.
 
     Ids are any int64. Arguments are arrays, or anything that numpy converts, such as lists.
+
+    A query is a code (uint8, or integers in lists) or an embedding (floats). A code is compared by
+    Hamming distance, an embedding by asymmetric distance: the sum of |embedding − bit|.
 
     A search returns fewer than k columns if fewer items are stored or admitted. An approximate
     engine may find fewer for some queries, whose rows then end in distance -1 and id -1.
@@ -134,8 +140,8 @@ class SearchEngine(Protocol):
     def get(self, ids: ArrayLike) -> Items:
         """Return these items, in this order."""
 
-    def search(self, codes: ArrayLike, k: int, where: Where | None = None) -> Neighbours:
-        """Return the k nearest items of each query."""
+    def search(self, queries: ArrayLike, k: int, where: Where | None = None) -> Neighbours:
+        """Return the k nearest items of each query: a code, or an embedding."""
 
     def within(self, codes: ArrayLike, radius: int, where: Where | None = None) -> list[Ball]:
         """Return the items at most `radius` bits away from each query."""

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Int64, UInt8
+from jaxtyping import Float, Int64, UInt8
 from numpy.typing import ArrayLike
 
-from orbithash.codes import as_codes
+from orbithash.codes import as_codes, binarize
 from orbithash.errors import IdInUseError, InputError, NoIdsLeftError, StorageError
 from orbithash.index.base import Metadata, SearchEngine
 
@@ -48,6 +48,25 @@ def checked_codes(codes: ArrayLike | None, n_bits: int) -> UInt8[np.ndarray, "n 
     if codes is None:
         raise InputError("got no codes; call add(codes=codes) or add(ids, codes)")
     return as_codes(codes, n_bits)
+
+
+def checked_queries(
+    queries: ArrayLike, n_bits: int
+) -> UInt8[np.ndarray, "queries bytes"] | Float[np.ndarray, "queries bits"]:
+    """Return queries as an array, uint8 if they are codes and floats if they are embeddings."""
+    try:
+        array = np.asarray(queries)
+    except ValueError:
+        return as_codes(queries, n_bits)  # raises
+    if array.dtype.kind != "f" or (array.size == 0 and not hasattr(queries, "dtype")):
+        return as_codes(queries, n_bits)
+    if array.ndim == 2 and array.shape[1] != n_bits:
+        raise InputError(
+            f"got embeddings of {array.shape[1]} bits but the index holds codes of {n_bits}; "
+            "embed the queries with the encoder that computed the codes"
+        )
+    binarize(array)  # raises if they are no embeddings
+    return array
 
 
 def as_ids(numbers: Sequence[int]) -> Int64[np.ndarray, " n"]:

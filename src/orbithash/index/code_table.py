@@ -7,9 +7,9 @@ immutable: a change creates another table, and a search that has started is not 
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Int64, UInt8, UInt64
+from jaxtyping import Bool, Float, Int64, UInt8, UInt64
 
-from orbithash.codes import code_bytes
+from orbithash.codes import asymmetric_distances, code_bytes
 from orbithash.index.base import Ball, Neighbours
 from orbithash.kernels.plain_search import (
     WORD_BYTES,
@@ -43,6 +43,14 @@ class CodeTable:
 
             distances, positions = nearest_words(as_words(codes), self.words, k)
         return Neighbours(ids=self.ids[positions], distances=distances.astype(np.int64))
+
+    def nearest_asymmetric(
+        self, embeddings: Float[np.ndarray, "queries bits"], k: int
+    ) -> Neighbours:
+        """Return the k nearest items of each embedding, comparing it with every code."""
+        distances = asymmetric_distances(embeddings, self.codes())
+        positions = np.argsort(distances, axis=1, kind="stable")[:, :k]
+        return Neighbours(self.ids[positions], np.take_along_axis(distances, positions, axis=1))
 
     def within(self, codes: UInt8[np.ndarray, "queries bytes"], radius: int) -> list[Ball]:
         """Return all items within the radius of each query, comparing it with every code."""

@@ -2,14 +2,16 @@
 
 import logging
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Int64, UInt8
+from jaxtyping import Float, Int64, UInt8
 
 from orbithash.errors import MissingExtraError
 from orbithash.index.base import IndexStats, Neighbours
+from orbithash.index.candidates import as_neighbours, nearest_candidates
 from orbithash.index.code_table import CodeTable
 from orbithash.index.memory import DerivedIndex, TableSearcher
 
@@ -17,6 +19,7 @@ logger = logging.getLogger(__name__)
 
 RECALL_QUERIES = 200  # stored codes that recall is measured with
 RECALL_AT = 10  # neighbours of each
+OVERSAMPLING, MIN_FETCHED = 10, 100  # Hamming neighbours of an embedding: for each of k; at least
 FARTHEST = np.iinfo(np.int64).max  # distance of an item that was not found
 
 
@@ -140,14 +143,36 @@ class ApproximateSearcher(TableSearcher):
         k = min(k, len(self.table))
         if k == 0 or len(codes) == 0:
             return self.table.nearest(codes, k)
+        distances, positions = self._neighbours(codes, k)
+        is_found = positions >= 0
+        ids = np.where(is_found, self.table.ids[positions], -1)
+        return Neighbours(ids=ids, distances=np.where(is_found, distances, -1))
+
+    def nearest_asymmetric(
+        self, embeddings: Float[np.ndarray, "queries bits"], k: int
+    ) -> Neighbours:
+        """Return about the k nearest, among ten times as many Hamming neighbours."""
+        k = min(k, len(self.table))
+        if k == 0 or len(embeddings) == 0:
+            return self.table.nearest_asymmetric(embeddings, k)
+
+        def fetch(codes: UInt8[np.ndarray, "n bytes"], n: int) -> Iterator[CodeTable]:
+            for positions in self._neighbours(codes, n)[1]:
+                yield self.table.subset(np.sort(positions[positions >= 0]))
+
+        n = min(max(OVERSAMPLING * k, MIN_FETCHED), len(self.table))
+        found, _ = nearest_candidates(embeddings, k, fetch, first=n, most=n)
+        return as_neighbours(found, np.float64)
+
+    def _neighbours(
+        self, codes: UInt8[np.ndarray, "n bytes"], k: int
+    ) -> tuple[Int64[np.ndarray, "n k"], Int64[np.ndarray, "n k"]]:
+        """Return distances and positions of about the k nearest; -1 where none is found."""
         found = self.engine.search(codes, k)
         # Missing items have position -1. Their distance is the largest possible in inverted lists
         # and the smallest in a graph.
         distances = np.where(found[1] < 0, FARTHEST, found[0].astype(np.int64))
-        distances, positions = sort_neighbours(distances, found[1])
-        is_found = positions >= 0
-        ids = np.where(is_found, self.table.ids[positions], -1)
-        return Neighbours(ids=ids, distances=np.where(is_found, distances, -1))
+        return sort_neighbours(distances, found[1])
 
 
 def measure_recall(searcher: ApproximateSearcher) -> tuple[float, int]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from jaxtyping import Int64, UInt8
+from jaxtyping import Float, Int64, UInt8
 from numpy.typing import ArrayLike
 
 from orbithash.codes import as_codes, check_n_bits
@@ -29,6 +29,7 @@ from orbithash.index.checks import (
     checked_ids,
     checked_items,
     checked_next_id,
+    checked_queries,
 )
 from orbithash.index.code_table import CodeTable, empty_table
 from orbithash.kernels.plain_search import as_words
@@ -99,13 +100,18 @@ class MemoryIndex(ClosesOnExit):
             raise UnknownIdError(int(ids[~is_stored][0]))
         return self._items(positions)
 
-    def search(self, codes: ArrayLike, k: int, where: Where | None = None) -> Neighbours:
-        """Return the k nearest items of each query; fewer columns if fewer are admitted."""
-        codes = as_codes(codes, self.n_bits)
+    def search(self, queries: ArrayLike, k: int, where: Where | None = None) -> Neighbours:
+        """Return the k nearest items of each query; fewer columns if fewer are admitted.
+
+        Codes are compared by Hamming distance, embeddings (floats) by asymmetric distance.
+        """
+        queries = checked_queries(queries, self.n_bits)
         check_k(k)
         table = self.table
         searcher = self.searcher(table) if where is None else self._admitted(table, where)
-        return searcher.nearest(codes, k)
+        if queries.dtype == np.uint8:
+            return searcher.nearest(queries, k)
+        return searcher.nearest_asymmetric(queries, k)
 
     def within(self, codes: ArrayLike, radius: int, where: Where | None = None) -> list[Ball]:
         """Return the items at most `radius` bits away from each query."""
@@ -180,6 +186,12 @@ class TableSearcher(ABC):
     @abstractmethod
     def nearest(self, codes: UInt8[np.ndarray, "queries bytes"], k: int) -> Neighbours:
         """Return the k nearest items of each query."""
+
+    def nearest_asymmetric(
+        self, embeddings: Float[np.ndarray, "queries bits"], k: int
+    ) -> Neighbours:
+        """Return the k nearest items of each embedding; by a scan, unless overridden."""
+        return self.table.nearest_asymmetric(embeddings, k)
 
     def within(self, codes: UInt8[np.ndarray, "queries bytes"], radius: int) -> list[Ball]:
         """Return all items within the radius of each query; by a scan, unless overridden."""

@@ -5,12 +5,13 @@ earlier writes (consistency level "Strong"), unless a search is allowed to miss 
 """
 
 import json
+import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Float, Int64, UInt8
 from numpy.typing import ArrayLike
 
 from orbithash.codes import as_codes, check_n_bits, code_bytes
@@ -25,6 +26,7 @@ from orbithash.index.base import (
     Neighbours,
     Where,
 )
+from orbithash.index.candidates import as_neighbours, nearest_candidates
 from orbithash.index.checks import (
     add_under_new_ids,
     check_k,
@@ -32,10 +34,13 @@ from orbithash.index.checks import (
     checked_ids,
     checked_items,
     checked_next_id,
+    checked_queries,
 )
+from orbithash.index.code_table import CodeTable
 from orbithash.index.milvus.rows import (
     as_ball,
     as_row,
+    as_table,
     filter_expression,
     read_encoder,
     row_metadata,
@@ -43,7 +48,10 @@ from orbithash.index.milvus.rows import (
 )
 from orbithash.index.milvus.server import MilvusServer
 
+logger = logging.getLogger(__name__)
+
 MAX_ROWS = 16384  # that Milvus returns at once; also its limit on queries
+FIRST_ROWS = 256  # Hamming neighbours among which an embedding's nearest are first looked for
 BATCH_ROWS = 2000  # that are sent at once
 FORMAT = 1
 CONSISTENCY_LEVELS = {"strong": "Strong", "bounded": "Bounded", "eventually": "Eventually"}
@@ -145,25 +153,26 @@ class MilvusIndex(ClosesOnExit):
                 raise UnknownIdError(identifier)
         return self._items([rows[identifier] for identifier in ids.tolist()])
 
-    def search(self, codes: ArrayLike, k: int, where: Where | None = None) -> Neighbours:
-        """Return the k nearest items of each query; fewer columns if fewer are admitted."""
-        codes = as_codes(codes, self.n_bits)
+    def search(self, queries: ArrayLike, k: int, where: Where | None = None) -> Neighbours:
+        """Return the k nearest items of each query; fewer columns if fewer are admitted.
+
+        Codes are compared by Hamming distance, embeddings (floats) by asymmetric distance.
+        """
+        queries = checked_queries(queries, self.n_bits)
         check_k(k)
         condition = filter_expression(where)
-        if k > MAX_ROWS or len(codes) == 0:
+        if k > MAX_ROWS or len(queries) == 0:
             k = min(k, self._count(condition))
         if k > MAX_ROWS:
             raise InputError(f"k={k}; Milvus returns at most {MAX_ROWS} neighbours of a query")
-        if k == 0 or len(codes) == 0:
-            empty = np.empty((len(codes), k), dtype=np.int64)
-            return Neighbours(ids=empty, distances=empty.copy())
-        found = self._search(codes, k, condition, {})
-        n_columns = max(len(ball.ids) for ball in found)
-        ids, distances = (np.full((len(codes), n_columns), -1, dtype=np.int64) for _ in range(2))
-        for query, ball in enumerate(found):
-            ids[query, : len(ball.ids)] = ball.ids
-            distances[query, : len(ball.ids)] = ball.distances
-        return Neighbours(ids=ids, distances=distances)
+        dtype = np.int64 if queries.dtype == np.uint8 else np.float64
+        if k == 0 or len(queries) == 0:
+            ids = np.empty((len(queries), k), dtype=np.int64)
+            return Neighbours(ids=ids, distances=ids.astype(dtype))
+        if queries.dtype != np.uint8:
+            return self._nearest_asymmetric(queries, k, condition)
+        balls = self._search(queries, k, condition, {})
+        return as_neighbours([(ball.ids, ball.distances) for ball in balls], np.int64)
 
     def within(self, codes: ArrayLike, radius: int, where: Where | None = None) -> list[Ball]:
         """Return the items at most `radius` bits away from each query."""
@@ -313,20 +322,52 @@ class MilvusIndex(ClosesOnExit):
     def _search(
         self, codes: np.ndarray, k: int, condition: str, parameters: dict[str, Any]
     ) -> list[Ball]:
-        balls = []
-        for start in range(0, len(codes), MAX_ROWS):
-            found = self._server.call(
-                "search",
-                self.collection,
-                data=[code.tobytes() for code in codes[start : start + MAX_ROWS]],
-                anns_field="code",
-                filter=condition,
-                limit=k,
-                search_params={"metric_type": "HAMMING", "params": self.parameters() | parameters},
-                consistency_level=self._level,
+        return [
+            as_ball(hits)
+            for start in range(0, len(codes), MAX_ROWS)
+            for hits in self._hits(codes[start : start + MAX_ROWS], k, condition, parameters)
+        ]
+
+    def _hits(
+        self,
+        codes: np.ndarray,
+        k: int,
+        condition: str,
+        parameters: dict[str, Any],
+        *fields: str,
+    ) -> Any:
+        """Request the nearest items of each code by Hamming distance, with some of their fields."""
+        return self._server.call(
+            "search",
+            self.collection,
+            data=[code.tobytes() for code in codes],
+            anns_field="code",
+            filter=condition,
+            limit=k,
+            output_fields=list(fields),
+            search_params={"metric_type": "HAMMING", "params": self.parameters() | parameters},
+            consistency_level=self._level,
+        )
+
+    def _nearest_asymmetric(
+        self, embeddings: Float[np.ndarray, "queries bits"], k: int, condition: str
+    ) -> Neighbours:
+        def fetch(codes: UInt8[np.ndarray, "n bytes"], n_rows: int) -> Iterator[CodeTable]:
+            step = max(1, MAX_ROWS // n_rows)  # codes are returned too: fewer queries at once
+            for start in range(0, len(codes), step):
+                for hits in self._hits(codes[start : start + step], n_rows, condition, {}, "code"):
+                    yield as_table(hits, self.n_bits)
+
+        found, n_unproven = nearest_candidates(
+            embeddings, k, fetch, first=max(FIRST_ROWS, 4 * k), most=MAX_ROWS
+        )
+        if n_unproven:
+            logger.warning(
+                "%d of %d embeddings were compared only with the %d codes nearest by Hamming "
+                "distance, the most that Milvus returns; nearer items may be missing",
+                *(n_unproven, len(embeddings), MAX_ROWS),
             )
-            balls += [as_ball(hits) for hits in found]
-        return balls
+        return as_neighbours(found, np.float64)
 
     def parameters(self) -> dict[str, Any]:
         """Return the search parameters of Milvus's index."""

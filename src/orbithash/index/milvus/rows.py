@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from orbithash.codes import code_bytes
 from orbithash.errors import InputError
 from orbithash.index.base import Ball, Metadata, Where
+from orbithash.index.code_table import CodeTable, empty_table
 from orbithash.index.milvus.server import MilvusServer
 
 PART = 48_000  # bytes; as base64 just below the 65,535 characters that a string may have
@@ -52,6 +54,13 @@ def as_ball(hits: Any) -> Ball:
     pairs = sorted((round(hit["distance"]), hit["id"]) for hit in hits)
     distances, ids = np.array(pairs, dtype=np.int64).reshape(-1, 2).T.copy()
     return Ball(ids=ids, distances=distances)
+
+
+def as_table(hits: Any, n_bits: int) -> CodeTable:
+    """Return the hits of one query, which have their codes, as a table of codes."""
+    ids = np.array([hit["id"] for hit in hits], dtype=np.int64)
+    codes = np.frombuffer(b"".join(hit["entity"]["code"] for hit in hits), dtype=np.uint8)
+    return empty_table(n_bits).with_items(ids, codes.reshape(len(ids), code_bytes(n_bits)))
 
 
 def filter_expression(where: Where | None) -> str:

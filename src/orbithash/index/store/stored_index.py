@@ -47,6 +47,7 @@ from orbithash.index.checks import (
     checked_ids,
     checked_items,
     checked_next_id,
+    checked_queries,
 )
 from orbithash.index.code_table import CodeTable
 from orbithash.index.memory import MemoryIndex
@@ -133,13 +134,18 @@ class StoredIndex(ClosesOnExit):
             raise UnknownIdError(int(np.setdiff1d(ids, items.ids)[0]))
         return items
 
-    def search(self, codes: ArrayLike, k: int, where: Where | None = None) -> Neighbours:
-        """Return the k nearest items of each query; fewer columns if fewer are admitted."""
-        codes = as_codes(codes, self.n_bits)
+    def search(self, queries: ArrayLike, k: int, where: Where | None = None) -> Neighbours:
+        """Return the k nearest items of each query; fewer columns if fewer are admitted.
+
+        Codes are compared by Hamming distance, embeddings (floats) by asymmetric distance.
+        """
+        queries = checked_queries(queries, self.n_bits)
         check_k(k)
         table, admitted = self._refresh(where)
         searcher = self._engine.searcher(table) if admitted is None else table.among(admitted)
-        return searcher.nearest(codes, k)
+        if queries.dtype == np.uint8:
+            return searcher.nearest(queries, k)
+        return searcher.nearest_asymmetric(queries, k)
 
     def within(self, codes: ArrayLike, radius: int, where: Where | None = None) -> list[Ball]:
         """Return the items at most `radius` bits away from each query."""
