@@ -16,7 +16,7 @@ def main(run: str, photos: str, address: str, query: str) -> None:
         report = index.add_images(photos)
         print(f"{report.new} new, {report.changed} changed, {report.unchanged} as before")
         for hit in index.query(query, k=5):
-            print(f"{hit.rank}. {hit.distance} bits: {hit.path} ({', '.join(hit.labels)})")
+            print(f"{hit.rank}. {hit.distance:.2f}: {hit.path} ({', '.join(hit.labels)})")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 import json
+import re
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ def search(folder, capsys, *arguments):
 
 def test_an_image_finds_itself_first_and_the_others_by_distance(folder, capsys):
     image = folder / "photos" / "1" / "2.png"
-    (result,) = search(folder, capsys, image, "-k", 5)
+    (result,) = search(folder, capsys, image, "-k", 5, "--symmetric")
     assert result["query"] == str(image)
     assert [hit["rank"] for hit in result["hits"]] == [1, 2, 3, 4, 5]
     pairs = [(hit["distance"], hit["id"]) for hit in result["hits"]]
@@ -98,10 +99,11 @@ def test_the_table_shows_rank_distance_path_and_labels(folder, capsys, monkeypat
     image = folder / "photos" / "2" / "1.png"
     assert run(["search", str(folder / "birds.orbit"), str(image), "-k", "1"]) == 0
     printed = capsys.readouterr().out
-    assert all(word in printed for word in ("rank", "distance", "path", "labels"))
+    assert all(word in printed for word in ("rank", "distance", "bits", "path", "labels"))
     line = next(line for line in printed.splitlines() if line.strip().startswith("1 "))
-    rank, distance, _, path, label = line.split()
-    assert (rank, distance) == ("1", "0")
+    rank, distance, bits, _, path, label = line.split()
+    assert (rank, bits) == ("1", "0")
+    assert re.fullmatch(r"\d+\.\d\d", distance)
     assert path.startswith(str(folder / "photos" / label))
 
 
@@ -124,7 +126,7 @@ def test_an_index_of_features_is_queried_by_features(tmp_path, capsys):
     assert run(["index", str(feature_run(tmp_path / "run")), str(features), "--out", str(out)]) == 0
     found = search(tmp_path, capsys, features, "-k", 1)
     assert [result["query"] for result in found] == [f"{row}.jpg" for row in range(8)]
-    assert all(result["hits"][0]["distance"] == 0 for result in found)
+    assert all(result["hits"][0]["hamming"] == 0 for result in found)
     assert run(["search", str(out), "a.jpg"]) == 2
     assert "holds codes of features" in capsys.readouterr().err
 
@@ -139,7 +141,7 @@ def test_folders_and_quoted_patterns_are_searched_image_by_image(folder, capsys,
             *(f"photos/1/{number}.png" for number in range(4)),
             *(f"photos/2/{number}.png" for number in range(4)),
         ]
-        assert all(result["hits"][0]["distance"] == 0 for result in found)
+        assert all(result["hits"][0]["hamming"] == 0 for result in found)
         assert len(search(folder, capsys, "photos/", "-k", 1)) == 12
     finally:
         (folder / "photos" / "2" / "notes.txt").unlink()

@@ -37,16 +37,27 @@ def index(photos):
         yield opened
 
 
-def literal_hits(index, code, *, without=None, k=10, radius=N_BITS, label=None):
+def literal_hits(index, code, *, without=None, k=10, radius=N_BITS, label=None, embedding=None):
     """Sort all items by distance and id, and keep those that the query wants."""
     (items,) = index.iterate()
-    distances = np.unpackbits(items.codes ^ code, axis=1).sum(axis=1)
-    pairs = sorted(
-        (int(distance), int(i))
-        for distance, i, metadata in zip(distances, items.ids, items.metadata, strict=True)
-        if i != without and distance <= radius and label in (None, *metadata.labels)
-    )
-    return pairs[:k]
+    pairs = []
+    for stored, i, metadata in zip(items.codes, items.ids.tolist(), items.metadata, strict=True):
+        bits = np.unpackbits(stored)
+        hamming = int((bits != np.unpackbits(code)).sum())
+        distance = hamming if embedding is None else on_grid(embedding, bits)
+        if i != without and hamming <= radius and label in (None, *metadata.labels):
+            pairs.append((distance, i, hamming))
+    return sorted(pairs)[:k]
+
+
+def on_grid(embedding, bits):
+    """Return the sum of |embedding − bit|, bit by bit, in units of 2^-32."""
+    total = 0
+    for h, bit in zip(embedding.astype(float).tolist(), bits.tolist(), strict=True):
+        total += round(min(h, 1 - h) * 2**32)
+        if (h > 0.5) != bit:
+            total += round(abs(2 * h - 1) * 2**32)
+    return total / 2**32
 
 
 @pytest.mark.parametrize(
@@ -69,34 +80,43 @@ def literal_hits(index, code, *, without=None, k=10, radius=N_BITS, label=None):
     ],
     ids=str,
 )
-@pytest.mark.parametrize("by", ["image", "id"])
+@pytest.mark.parametrize("by", ["image", "code", "id"])
 def test_command_index_and_find_return_the_same_hits(
     photos, index, capsys, by, arguments, options, expected
 ):
     image = photos / "photos" / "1" / "2.png"
-    code = index.encoder.encode([image])[0]
+    code, embedding = index.encoder.encode([image])[0], index.encoder.embed([image])[0]
+    many = {"items": [image]}
+    words = [str(image)]
     if by == "image":
         hits = index.query(image, **arguments)
-        (result,) = find(index.index, [Query(code, **arguments)])
-        words = [str(image)]
-        assert index.query(code=code, **arguments) == hits
+        query = Query(embedding=embedding, **arguments)
+        expected = expected | {"embedding": embedding}
+    elif by == "code":
+        hits = index.query(code=code, **arguments)
+        query = Query(code, **arguments)
+        arguments = arguments | {"symmetric": True}
+        assert index.query(image, **arguments) == hits
+        words += ["--symmetric"]
     else:
         hits = index.query(id=7, **arguments)
-        (result,) = find(index.index, [Query(id=7, **arguments)])
-        words = ["--like", "7"]
+        query = Query(id=7, **arguments)
         expected = expected | {"without": 7}
-    assert [(hit.distance, hit.id) for hit in hits] == literal_hits(index, code, **expected)
+        many, words = {"ids": [7]}, ["--like", "7"]
+    literal = literal_hits(index, code, **expected)
+    assert [(hit.distance, hit.id, hit.hamming) for hit in hits] == literal
     assert [hit.rank for hit in hits] == list(range(1, len(hits) + 1))
+    (result,) = find(index.index, [query])
     assert list(result.hits) == hits
-    ((name, many),) = index.query_many(
-        [image] if by == "image" else [], ids=[] if by == "image" else [7], **arguments
-    )
+    ((name, result),) = index.query_many(**many, **arguments)
     assert name == str(image)
-    assert list(many.hits) == hits
+    assert list(result.hits) == hits
+    assert result.ranking == ("asymmetric" if by == "image" else "hamming")
 
     assert run(["search", str(photos / "photos.orbit"), *words, *options, "--json"]) == 0
     (printed,) = json.loads(capsys.readouterr().out)
     assert printed["query"] == str(image)
+    assert printed["ranking"] == result.ranking
     shown = [asdict(hit) | {"labels": list(hit.labels)} for hit in hits]
     assert printed["hits"] == shown
 
@@ -123,9 +143,9 @@ def test_the_nearest_distance_is_the_smallest(index, where):
     (items,) = index.iterate()
     label = where and "1"
     for i, code in zip(items.ids.tolist(), items.codes, strict=True):
-        ((nearest, _),) = literal_hits(index, ~code, k=1, label=label)
+        ((nearest, _, _),) = literal_hits(index, ~code, k=1, label=label)
         assert nearest_distance(index.index, ~code, where) == nearest
-        ((nearest, _),) = literal_hits(index, code, k=1, label=label, without=i)
+        ((nearest, _, _),) = literal_hits(index, code, k=1, label=label, without=i)
         assert nearest_distance(index.index, code, where, without=i) == nearest
 
 
@@ -135,7 +155,13 @@ def test_an_empty_index_has_no_nearest_distance(tmp_path):
 
 
 def test_queries_of_different_parameters_are_answered_each_by_its_own(index):
-    queries = [Query(id=i, k=k, radius=r) for i in (0, 7) for k in (None, 2) for r in (None, 8)]
+    embedding = np.linspace(0, 1, N_BITS)
+    queries = [
+        Query(k=k, radius=radius, **given)
+        for given in ({"id": 0}, {"id": 7}, {"embedding": embedding})
+        for k in (None, 2)
+        for radius in (None, 8)
+    ]
     together = find(index.index, queries)
     for query, result in zip(queries, together, strict=True):
         (alone,) = find(index.index, [query])
@@ -157,7 +183,12 @@ def test_a_query_is_exactly_one_of_item_id_and_code(index, arguments, message):
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [({"k": 0}, "k=0"), ({"radius": -1}, "radius=-1"), ({"radius": -1, "k": 3}, "radius=-1")],
+    [
+        ({"k": 0}, "k=0"),
+        ({"radius": -1}, "radius=-1"),
+        ({"radius": -1, "k": 3}, "radius=-1"),
+        ({"radius": 25}, "24 bits"),
+    ],
 )
 def test_a_query_of_nothing_is_rejected(index, arguments, message):
     with pytest.raises(InputError, match=message):

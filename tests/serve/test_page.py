@@ -86,12 +86,28 @@ def test_dropping_an_image_shows_the_nearest_items(page, index_path):
     page.dispatch_event("body", "drop", {"dataTransfer": data})
     assert page.locator("#drop-overlay").is_hidden()
     assert wait_for_results(page, "code=").count() == N_ITEMS
-    assert cards(page).first.locator(".distance").inner_text() == "0 bits"
+    first = cards(page).first
+    distance = first.locator(".distance").inner_text()
+    assert re.fullmatch(r"\d+\.\d\d", distance)
+    assert first.locator(".faint").first.inner_text() == "0 bits"
+    assert "Distances are asymmetric" in page.inner_text("#legend")
     assert page.locator("#query img").get_attribute("src").startswith("data:image/")
     assert re.search(r"Took [\d.]+ ms: .* to encode, .* to search", page.inner_text("#latency"))
-    page.reload()  # the URL holds the code, the tab the preview
+    page.reload()  # the URL holds the code, the tab the preview and the embedding
     assert wait_for_results(page, "code=").count() == N_ITEMS
     assert page.locator("#query img").get_attribute("alt") == "Your image"
+    assert cards(page).first.locator(".distance").inner_text() == distance
+
+
+def test_the_link_of_an_uploaded_image_ranks_by_its_code_elsewhere(page, visit, index_path):
+    content = (index_path.parent / "photos/1/2.png").read_bytes()
+    page.dispatch_event("body", "drop", {"dataTransfer": transfer(page, content)})
+    wait_for_results(page, "code=")
+    page.evaluate("sessionStorage.clear()")
+    page.reload()
+    wait_for_results(page, "code=")
+    assert cards(page).first.locator(".distance").inner_text() == "0 bits"
+    assert "Distances are Hamming distances" in page.inner_text("#legend")
 
 
 def test_an_image_can_be_pasted_or_chosen(page, index_path):

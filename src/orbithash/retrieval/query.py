@@ -6,7 +6,7 @@ by Hamming distance.
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -15,7 +15,7 @@ from jaxtyping import Float, Int64, Shaped, UInt8
 from orbithash.codes import asymmetric_distances, binarize, pack
 from orbithash.errors import InputError, UnknownIdError, UnknownLabelError
 from orbithash.index import Index, Metadata, Where
-from orbithash.index.checks import as_ids, check_radius
+from orbithash.index.checks import as_ids
 
 DEFAULT_K = 10
 
@@ -40,6 +40,18 @@ class Query:
     @property
     def ranking(self) -> Ranking:
         return "hamming" if self.embedding is None else "asymmetric"
+
+
+def by_embedding(query: Query, embedding: Float[np.ndarray, " bits"], *, symmetric: bool) -> Query:
+    """Return the query by an embedding, or by its code if it is symmetric."""
+    if symmetric:
+        return replace(query, code=code_of(embedding))
+    return replace(query, embedding=embedding)
+
+
+def code_of(embedding: Float[np.ndarray, " bits"]) -> UInt8[np.ndarray, " bytes"]:
+    code: np.ndarray = pack(binarize(embedding[None]))[0]
+    return code
 
 
 @dataclass(frozen=True)
@@ -108,8 +120,8 @@ def nearest_pairs(
 ) -> list[list[tuple[float, int]]]:
     """Return distance and id of the results of queries that differ only in code or embedding."""
     k, radius, where = queries[0].k, queries[0].radius, queries[0].where
-    if radius is not None:
-        check_radius(radius)
+    if radius is not None and radius > index.n_bits:
+        raise InputError(f"radius={radius}; the codes have {index.n_bits} bits: give at most that")
     embeddings = [query.embedding for query in queries if query.embedding is not None]
     if embeddings and radius is not None:
         return [
@@ -214,8 +226,7 @@ def result_of(
 
 def given_code(query: Query) -> UInt8[np.ndarray, " bytes"]:
     if query.embedding is not None:
-        code: UInt8[np.ndarray, " bytes"] = pack(binarize(query.embedding[None]))[0]
-        return code
+        return code_of(query.embedding)
     if query.code is None:
         raise InputError("got a query without embedding, code and id; give one of them")
     return query.code

@@ -8,9 +8,9 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int64, UInt8
+from jaxtyping import Int64, UInt8
 
-from orbithash.codes import as_codes, binarize, pack
+from orbithash.codes import as_codes
 from orbithash.data import open_unlabelled
 from orbithash.encoders import Encoder, OnUnreadable, Progress
 from orbithash.errors import InputError, UnknownLabelError
@@ -27,7 +27,7 @@ from orbithash.index import (
 )
 from orbithash.index import open_index as open_stored
 from orbithash.retrieval.indexing import IndexReport, index_source, source_identity
-from orbithash.retrieval.query import Hit, Query, Result, find
+from orbithash.retrieval.query import Hit, Query, Result, by_embedding, find
 
 
 def open_index(
@@ -70,13 +70,6 @@ def checked_bytes(code: Any) -> UInt8[np.ndarray, "..."]:
     ):
         raise InputError(f"got a code of {numbers.dtype} {code!r}; give bytes, 0 to 255")
     return numbers.astype(np.uint8)
-
-
-def by_embedding(query: Query, embedding: Float[np.ndarray, " bits"], *, symmetric: bool) -> Query:
-    """Return a query by an embedding, or by its code if it is symmetric."""
-    if symmetric:
-        return replace(query, code=pack(binarize(embedding[None]))[0])
-    return replace(query, embedding=embedding)
 
 
 class SearchIndex:

@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from orbithash.codes import MAX_BITS, MIN_BITS
-from orbithash.retrieval.query import DEFAULT_K
+from orbithash.retrieval.query import DEFAULT_K, Ranking
 
 MAX_FIELDS = 20  # keys of one JSON object
 MAX_LIST_LENGTH = 1000  # of any list; `Limits.batch` is lower by default and applies as well
@@ -25,6 +25,7 @@ K_DESCRIPTION = (
     f"Maximum number of hits. Default: {DEFAULT_K}; with a radius, all items within it, up to "
     "the largest k of the server (`largest_k` of GET /about)."
 )
+SYMMETRIC_DESCRIPTION = "Rank by Hamming distance, also if the query is an image or an embedding."
 RADIUS_DESCRIPTION = "Return all items within this Hamming distance; at most k if k is given."
 COUNT_DESCRIPTION = "Number of items in the index."
 LABELS_DESCRIPTION = "Of these, the number with one of the labels; null without labels."
@@ -57,6 +58,11 @@ Labels = Annotated[list[Label], max_entries(MAX_LABELS)]
 Hex = Annotated[str, StringConstraints(pattern=r"^([0-9a-fA-F]{2})+$", max_length=MAX_BITS // 4)]
 Bits = Annotated[
     str, StringConstraints(pattern=r"^[01]+$", min_length=MIN_BITS, max_length=MAX_BITS)
+]
+Embedding = Annotated[
+    list[Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]],
+    Field(min_length=MIN_BITS, max_length=MAX_BITS, fail_fast=True),
+    max_entries(MAX_BITS),
 ]
 Base64 = Annotated[str, StringConstraints(min_length=1)]
 FieldName = Annotated[str, StringConstraints(max_length=100)]
@@ -97,7 +103,10 @@ class CodeInput(RequestModel):
 
 
 class SearchRequest(CodeInput):
-    """One search, by exactly one of `image`, `id`, `code` and `bits`."""
+    """One search, by exactly one of `image`, `embedding`, `id`, `code` and `bits`.
+
+    An image or an embedding ranks items by asymmetric distance, the others by Hamming distance.
+    """
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -111,6 +120,11 @@ class SearchRequest(CodeInput):
     id: Id | None = Field(
         default=None, description="The id of a stored item, which is excluded from the hits."
     )
+    embedding: Embedding | None = Field(
+        default=None,
+        description="Numbers from 0 to 1, one per bit: the output of the encoder.",
+    )
+    symmetric: bool = Field(default=False, strict=True, description=SYMMETRIC_DESCRIPTION)
     k: int | None = Field(default=None, ge=1, strict=True, description=K_DESCRIPTION)
     radius: int | None = Field(
         default=None,
@@ -127,7 +141,7 @@ class SearchRequest(CodeInput):
 
     @model_validator(mode="after")
     def check_query(self) -> "SearchRequest":
-        check_exactly_one(self, ("image", "id", "code", "bits"))
+        check_exactly_one(self, ("image", "embedding", "id", "code", "bits"))
         return self
 
 
@@ -206,7 +220,8 @@ class Hit(Item):
     """A stored item found by a search."""
 
     rank: int
-    distance: int = Field(description="Hamming distance between its code and the query's.")
+    distance: int | float = Field(description="Distance to the query, by the ranking.")
+    hamming: int = Field(description="Number of bits in which its code and the query's differ.")
     matches: bool | None = Field(
         description="Whether it shares a label with the query; null if the query has no labels."
     )
@@ -216,6 +231,9 @@ class QueryInfo(BaseModel):
     """The query of a search."""
 
     code: str
+    embedding: list[float] | None = Field(
+        description="The embedding, if it ranked the hits: search by it for the same ranking."
+    )
     item: Item | None = Field(description="The stored item, in a search by id.")
 
 
@@ -230,6 +248,10 @@ class SearchResponse(BaseModel):
     """The hits, nearest first; equal distances are ordered by id."""
 
     query: QueryInfo
+    ranking: Ranking = Field(
+        description="`hamming`: the number of bits that differ. `asymmetric`: the sum of "
+        "|embedding − bit|, in which bits count less if the query is uncertain of them."
+    )
     hits: list[Hit]
     n_bits: int
     count: int = Field(description=COUNT_DESCRIPTION)

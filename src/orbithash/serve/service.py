@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Float, UInt8
 
 from orbithash.codes import code_bytes, pack
 from orbithash.encoders import Encoder, ImageEncoder
@@ -16,6 +16,8 @@ from orbithash.retrieval.query import (
     Query,
     Result,
     StoredItem,
+    by_embedding,
+    code_of,
     find,
     nearest_distance,
 )
@@ -41,6 +43,7 @@ from orbithash.serve.settings import ServeSettings
 from orbithash.serve.workers import WorkerPool
 
 Code = UInt8[np.ndarray, " bytes"]
+Embedding = Float[np.ndarray, " bits"]
 
 N_SEARCH_THREADS, N_IMAGE_THREADS = 4, 2
 REQUEST_PIXELS_FACTOR = 2  # pixels of all images of a request, in multiples of the limit of one
@@ -92,42 +95,63 @@ class Service:
         """Search for each request."""
         start = time.perf_counter()
         n_hits = [self._max_hits(request.k, request.radius) for request in requests]
-        codes = await self.codes_of(requests)
+        embeddings = await self._embeddings_of(requests)
+        codes = [parse_code(request, self.index.n_bits) for request in requests]
         queries = [
             Query(code, request.id, k, request.radius, label_filter(request.labels))
             for k, request, code in zip(n_hits, requests, codes, strict=True)
         ]
+        queries = [
+            query
+            if embedding is None
+            else by_embedding(query, embedding, symmetric=request.symmetric)
+            for query, embedding, request in zip(queries, embeddings, requests, strict=True)
+        ]
         return await self._find(queries, start)
 
     async def search_by_image(
-        self, image: bytes, *, k: int | None, radius: int | None, labels: Sequence[str]
+        self,
+        image: bytes,
+        *,
+        k: int | None,
+        radius: int | None,
+        labels: Sequence[str],
+        symmetric: bool,
     ) -> SearchResponse:
         """Search by an uploaded image file."""
         start = time.perf_counter()
         n_hits = self._max_hits(k, radius)
-        (code,) = await self.encode_images([image])
-        query = Query(code, None, n_hits, radius, label_filter(labels))
-        (response,) = await self._find([query], start)
+        (embedding,) = await self.embed_images([image])
+        query = Query(None, None, n_hits, radius, label_filter(labels))
+        (response,) = await self._find([by_embedding(query, embedding, symmetric=symmetric)], start)
         return response
 
     async def codes_of(self, inputs: Sequence[CodeInput]) -> list[Code | None]:
-        """Return the code of each input; None for a search by id."""
-        images = [each.image for each in inputs if each.image is not None]
-        encoded = iter(await self.encode_images(images))
+        """Return the code of each input; None if it has neither a code nor an image."""
+        embeddings = await self._embeddings_of(inputs)
         return [
-            next(encoded) if each.image is not None else parse_code(each, self.index.n_bits)
-            for each in inputs
+            code_of(embedding) if embedding is not None else parse_code(each, self.index.n_bits)
+            for each, embedding in zip(inputs, embeddings, strict=True)
         ]
 
-    async def encode_images(self, images: Sequence[bytes | str]) -> list[Code]:
-        """Return the codes of image files, given as bytes or in base64."""
+    async def embed_images(self, images: Sequence[bytes | str]) -> list[Embedding]:
+        """Return the embeddings of image files, given as bytes or in base64."""
         if not images:
             return []
         if self.encoder is None:
             raise UnprocessableError(
                 "this index has no encoder for images; search by id, or give code or bits"
             )
-        return await self.encoding_pool.run(self._encode, self.encoder, images)
+        return await self.encoding_pool.run(self._embed, self.encoder, images)
+
+    async def _embeddings_of(self, inputs: Sequence[CodeInput]) -> list[Embedding | None]:
+        """Return the embedding of each input that has one, or an image."""
+        images = [each.image for each in inputs if each.image is not None]
+        embedded = iter(await self.embed_images(images))
+        return [
+            next(embedded) if each.image is not None else given_embedding(each, self.index.n_bits)
+            for each in inputs
+        ]
 
     def item(self, stored: StoredItem) -> Item:
         """Return the public view of an item, which does not reveal where its file is."""
@@ -142,17 +166,19 @@ class Service:
 
     def _max_hits(self, k: int | None, radius: int | None) -> int:
         """Return `k` or its default; without `k`, only the server's limit bounds a radius."""
-        max_k = self.settings.limits.k
+        max_k, n_bits = self.settings.limits.k, self.index.n_bits
+        if radius is not None and radius > n_bits:
+            raise UnprocessableError(f"radius is {radius}; the codes have {n_bits} bits")
         if k is None:
             return max_k if radius is not None else min(DEFAULT_K, max_k)
         if k > max_k:
             raise UnprocessableError(f"k is {k}; at most {max_k} is allowed")
         return k
 
-    def _encode(self, encoder: ImageEncoder, images: Sequence[bytes | str]) -> list[Code]:
+    def _embed(self, encoder: ImageEncoder, images: Sequence[bytes | str]) -> list[Embedding]:
         start, limits, n_pixels = time.perf_counter(), self.settings.limits, 0
         max_pixels = REQUEST_PIXELS_FACTOR * limits.pixels
-        codes = []
+        embeddings = []
         for image in images:  # one at a time: a batch of large ones would fill the memory
             content = decode_base64(image) if isinstance(image, str) else image
             # Many small files that declare large images would block the encoder for minutes.
@@ -164,10 +190,10 @@ class Service:
             if time.perf_counter() - start > limits.encoding_seconds:
                 raise UnprocessableError("the images take too long to encode; send fewer at once")
             decoded = decode_upload(content, at_least=encoder.view.resize, max_pixels=limits.pixels)
-            codes.append(encoder.encode([decoded])[0])
+            embeddings.append(encoder.embed([decoded])[0])
         self.metrics.images_encoded.inc(len(images))
         self.metrics.encoding_seconds.inc(time.perf_counter() - start)
-        return codes
+        return embeddings
 
     async def _find(self, queries: Sequence[Query], start: float) -> list[SearchResponse]:
         encoded = time.perf_counter()
@@ -195,12 +221,18 @@ class Service:
                 **self.item(stored).__dict__,
                 rank=hit.rank,
                 distance=hit.distance,
+                hamming=hit.hamming,
                 matches=not labels.isdisjoint(hit.labels) if labels else None,
             )
             for hit, stored in zip(result.hits, result.items, strict=True)
         ]
         return SearchResponse(
-            query=QueryInfo(code=result.code.tobytes().hex(), item=item),
+            query=QueryInfo(
+                code=result.code.tobytes().hex(),
+                embedding=None if query.embedding is None else query.embedding.tolist(),
+                item=item,
+            ),
+            ranking=result.ranking,
             hits=hits,
             n_bits=self.index.n_bits,
             count=count,
@@ -214,6 +246,18 @@ class Service:
 
 def label_filter(labels: Sequence[str]) -> Where | None:
     return Where(labels=tuple(labels)) if labels else None
+
+
+def given_embedding(given: CodeInput, n_bits: int) -> Embedding | None:
+    """Return the embedding of a search; None if it has none."""
+    numbers = given.embedding if isinstance(given, SearchRequest) else None
+    if numbers is None:
+        return None
+    if len(numbers) != n_bits:
+        raise UnprocessableError(
+            f"got an embedding of {len(numbers)} numbers; codes here have {n_bits} bits"
+        )
+    return np.array(numbers)
 
 
 def parse_code(given: CodeInput, n_bits: int) -> Code | None:

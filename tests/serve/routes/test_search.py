@@ -4,6 +4,7 @@ from PIL import Image
 
 from coloured_images import coloured
 from orbithash.cli import run
+from orbithash.codes import asymmetric_distances
 from orbithash.encoders import ImageEncoder
 from orbithash.errors import UnknownIdError
 from orbithash.hashers import HASHERS
@@ -45,12 +46,45 @@ def test_search_by_id_ranks_the_other_items_by_distance(client, stored):
 def test_search_by_uploaded_image_finds_its_code_first(client, index_path, stored):
     content = (index_path.parent / "photos/1/2.png").read_bytes()
     response = client.post(f"{API}/search/image", files={"image": content}, data={"k": 3}).json()
+    embedding = response["query"].pop("embedding")
     assert response["query"] == {"code": stored.codes[6].tobytes().hex(), "item": None}
-    assert response["hits"][0]["distance"] == 0
+    assert response["ranking"] == "asymmetric"
+    assert response["hits"][0]["hamming"] == 0
+    distances = asymmetric_distances([embedding], stored.codes)[0].tolist()
+    expected = sorted(zip(distances, stored.ids.tolist(), strict=True))[:3]
+    assert [(hit["distance"], hit["id"]) for hit in response["hits"]] == expected
     assert [hit["matches"] for hit in response["hits"]] == [None] * 3
     assert response["took"]["encoding"] > 0
     again = search(client, image=as_base64(content), k=3)
     assert again["hits"] == response["hits"]
+    assert search(client, embedding=embedding, k=3)["hits"] == response["hits"]
+
+
+def test_a_symmetric_search_by_image_is_the_search_by_its_code(client, index_path, stored):
+    content = (index_path.parent / "photos/1/2.png").read_bytes()
+    by_code = search(client, code=stored.codes[6].tobytes().hex())
+    assert by_code["ranking"] == "hamming"
+    assert by_code["query"]["embedding"] is None
+    symmetric = search(client, image=as_base64(content), symmetric=True)
+    assert symmetric["hits"] == by_code["hits"]
+    assert symmetric["ranking"] == "hamming"
+    uploaded = client.post(
+        f"{API}/search/image", files={"image": content}, data={"symmetric": "true"}
+    )
+    assert uploaded.json()["hits"] == by_code["hits"]
+
+
+def test_a_radius_selects_by_bits_and_the_embedding_orders(client, stored):
+    embedding = np.linspace(0.05, 0.95, 24).tolist()
+    everything = search(client, embedding=embedding, k=100)["hits"]
+    radius = sorted(hit["hamming"] for hit in everything)[len(everything) // 2]
+    hits = search(client, embedding=embedding, radius=radius)["hits"]
+    assert [hit["id"] for hit in hits] == [
+        hit["id"] for hit in everything if hit["hamming"] <= radius
+    ]
+    assert [hit["rank"] for hit in hits] == list(range(1, len(hits) + 1))
+    first = search(client, embedding=embedding, radius=radius, k=2)["hits"]
+    assert first == hits[:2]
 
 
 def test_search_by_code_equals_search_by_bits(client, stored):
@@ -127,7 +161,7 @@ def test_images_are_encoded_by_a_backbone_and_a_hasher(tmp_path):
         for i in (0, 13):
             files = {"image": photos[i].read_bytes()}
             response = client.post(f"{API}/search/image", files=files, data={"k": 24}).json()
-            at_0 = [hit["name"] for hit in response["hits"] if hit["distance"] == 0]
+            at_0 = [hit["name"] for hit in response["hits"] if hit["hamming"] == 0]
             assert f"{photos[i].parent.name}/{photos[i].name}" in at_0
 
 
@@ -164,8 +198,12 @@ def test_batch_responses_equal_single_searches_in_order(client, stored, index_pa
 @pytest.mark.parametrize(
     ("request_", "reason"),
     [
-        ({}, "exactly one of image, id, code, bits; got 0"),
-        ({"id": 1, "code": "00ff00"}, "exactly one of image, id, code, bits; got 2"),
+        ({}, "exactly one of image, embedding, id, code, bits; got 0"),
+        ({"id": 1, "code": "00ff00"}, "exactly one of image, embedding, id, code, bits; got 2"),
+        ({"embedding": [0.5] * 23}, "got an embedding of 23 numbers; codes here have 24 bits"),
+        ({"embedding": [0.5] * 23 + [1.5]}, "embedding.23: "),
+        ({"embedding": [0.5] * 2000}, "has 2000 entries; at most 1024"),
+        ({"id": 1, "radius": 25}, "the codes have 24 bits"),
         ({"id": 1, "k": 0}, "k: "),
         ({"id": 1, "k": 1001}, "at most 1000"),
         ({"id": "one"}, "id: "),

@@ -2,7 +2,7 @@
 
 import { thumbnailUrl } from "./api.js";
 import { bitStrip } from "./bits.js";
-import { bits, element, svg } from "./dom.js";
+import { bits, distanceText, element, svg } from "./dom.js";
 import { readState, urlOf } from "./state.js";
 
 const MAX_ATTEMPTS = 3; // to load an image
@@ -23,7 +23,7 @@ export function itemCard(item) {
   );
 }
 
-export function hitCard(hit, queryCode, nBits) {
+export function hitCard(hit, { query, ranking, n_bits: nBits }) {
   return element(
     "li",
     {},
@@ -34,18 +34,19 @@ export function hitCard(hit, queryCode, nBits) {
         href: itemUrl(hit),
         "data-route": true,
         "data-id": hit.text_id,
-        "aria-label": describe(hit, nBits),
+        "aria-label": describe(hit, ranking, nBits),
         title: hit.name,
       },
       itemImage(hit),
       element(
         "span",
         { class: "facts" },
-        element("span", { class: "distance" }, bits(hit.distance)),
+        element("span", { class: "distance" }, distanceText(hit, ranking)),
+        ranking === "hamming" ? null : element("span", { class: "faint" }, bits(hit.hamming)),
         labelText(hit),
         matchMark(hit.matches),
       ),
-      bitStrip(hit.code, nBits, queryCode),
+      bitStrip(hit.code, nBits, query.code),
     ),
   );
 }
@@ -89,8 +90,10 @@ function matchMark(matches) {
 
 const matchText = (matches) => (matches ? "same label" : "other label");
 
-function describe(hit, nBits) {
-  const parts = [`Rank ${hit.rank}`, hit.labels.join(", ") || hit.name, `${hit.distance} of ${nBits} bits differ`];
+function describe(hit, ranking, nBits) {
+  const parts = [`Rank ${hit.rank}`, hit.labels.join(", ") || hit.name];
+  if (ranking !== "hamming") parts.push(`distance ${distanceText(hit, ranking)}`);
+  parts.push(`${hit.hamming} of ${nBits} bits differ`);
   if (hit.matches !== null) parts.push(matchText(hit.matches));
   return parts.join("; ");
 }

@@ -1,4 +1,5 @@
-// Previews of uploaded query images, by code: stored in this tab only, never sent.
+// Uploaded query images, by code: a preview, and the embedding that ranked their results. They are
+// stored in this tab only; the preview is never sent.
 
 const MAX_SIDE = 320;
 
@@ -16,9 +17,21 @@ export async function savePreview(code, file) {
   }
 }
 
-export function loadPreview(code) {
+export function saveEmbedding(code, embedding) {
   try {
-    return sessionStorage.getItem(`preview ${code}`);
+    sessionStorage.setItem(`embedding ${code}`, JSON.stringify(embedding));
+  } catch {
+    // The storage is full: later searches go by the code.
+  }
+}
+
+export const loadPreview = (code) => load(`preview ${code}`);
+
+export const loadEmbedding = (code) => JSON.parse(load(`embedding ${code}`));
+
+function load(key) {
+  try {
+    return sessionStorage.getItem(key);
   } catch {
     return null;
   }

@@ -6,7 +6,7 @@ import { hitCard, itemCard, itemImage } from "./cards.js";
 import { initControls, showLabelList, showSelectedLabels, showSliders } from "./controls.js";
 import { bits, byId, element, formatNumber, plural, randomSeed, shuffled, withLabels } from "./dom.js";
 import { onImage } from "./images.js";
-import { loadPreview, savePreview } from "./previews.js";
+import { loadEmbedding, loadPreview, saveEmbedding, savePreview } from "./previews.js";
 import { about, announce, runAndReport, startRequest, stats } from "./shell.js";
 import { finishNavigation, flushPending, navigate, readState, replaceUrl, started, updateState, urlOf } from "./state.js";
 
@@ -119,7 +119,12 @@ function requestBody({ id, code, k, radius, labels }) {
   const body = { k, labels };
   if (radius !== null) body.radius = radius;
   if (id !== null) body.id = id; // a string: JavaScript rounds integers above 2^53
-  else body.code = code;
+  else {
+    // The link holds the code of an uploaded image; this tab has its embedding, which ranks better.
+    const embedding = loadEmbedding(code);
+    if (embedding) body.embedding = embedding;
+    else body.code = code;
+  }
   return body;
 }
 
@@ -127,7 +132,7 @@ function showResults(state, response) {
   showQuery(response);
   showSummary(state, response);
   byId("grid").replaceChildren(
-    ...response.hits.map((hit) => hitCard(hit, response.query.code, response.n_bits)),
+    ...response.hits.map((hit) => hitCard(hit, response)),
   );
   showLegend(response);
 }
@@ -162,7 +167,7 @@ function showSummary(state, response) {
   if (took.encoding > 1) parts.unshift(`${milliseconds(took.encoding)} to encode`);
   const all = state.labels.length ? `${plural(response.count, "image")} in all. ` : "";
   byId("latency").textContent = `${all}Took ${milliseconds(elapsed)}: ${parts.join(", ")}`;
-  announce(hits.length ? `${text}. The nearest differs in ${bits(hits[0].distance)}.` : `${text}.`);
+  announce(hits.length ? `${text}. The nearest differs in ${bits(hits[0].hamming)}.` : `${text}.`);
 }
 
 function resultMessage({ k, radius, labels }, { hits, query, count, n_with_labels: nWithLabels }) {
@@ -187,10 +192,12 @@ function emptyMessage({ labels, radius }, { count, nearest_distance: nearest }) 
 
 const milliseconds = (value) => `${value < 10 ? value.toFixed(1) : Math.round(value)} ms`;
 
-function showLegend({ hits, n_bits: nBits }) {
+function showLegend({ hits, ranking, n_bits: nBits }) {
   byId("legend").hidden = !hits.length;
   byId("legend").replaceChildren(
-    `Distances are Hamming distances: how many of the ${nBits} bits differ from the query. `,
+    ranking === "hamming"
+      ? `Distances are Hamming distances: how many of the ${nBits} bits differ from the query. `
+      : "Distances are asymmetric: bits that differ count less where your image is uncertain of them. ",
     "The strip shows the bits; ",
     element("span", { class: "key" }, "these"),
     " differ.",
@@ -202,7 +209,8 @@ function searchByImage(file) {
     const state = { ...readState(), view: "search", id: null };
     const start = performance.now();
     const response = await api.searchImage(file, state, signal);
-    const { code } = response.query;
+    const { code, embedding } = response.query;
+    saveEmbedding(code, embedding);
     await savePreview(code, file);
     if (signal.aborted) return;
     uploadResponse = { ...response, url: urlOf({ ...state, code }), elapsed: performance.now() - start };

@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 from orbithash.errors import NoIdsLeftError
 from orbithash.index import Index, Metadata, add_under_new_ids
 from orbithash.index.base import Value
-from orbithash.retrieval.query import stored_items
+from orbithash.retrieval.query import code_of, stored_items
 from orbithash.serve.error_responses import NotFoundError, UnprocessableError
 from orbithash.serve.images import image_file, image_media_type, store_upload
 from orbithash.serve.schemas import (
@@ -129,7 +129,8 @@ def item_routes(service: Service) -> APIRouter:
         The file itself is stored only if the server has a folder for uploads.
         """
         content = await image.read()
-        (code,) = await service.encode_images([content])
+        (embedding,) = await service.embed_images([content])
+        code = code_of(embedding)
         additions = [Addition(code, tuple(labels or ()), image=content)]
         ids = await service.write_pool.run(add, index, additions, settings.uploads)
         return AddItemsResponse(ids=ids)

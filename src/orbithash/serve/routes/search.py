@@ -10,6 +10,7 @@ from orbithash.serve.schemas import (
     K_DESCRIPTION,
     MAX_LABELS,
     RADIUS_DESCRIPTION,
+    SYMMETRIC_DESCRIPTION,
     BatchSearchRequest,
     BatchSearchResponse,
     ErrorResponse,
@@ -31,7 +32,7 @@ def search_routes(service: Service) -> APIRouter:
     routes = APIRouter(tags=["search"], responses={404: {"model": ErrorResponse}})
     limits = service.settings.limits
 
-    @routes.post("/search", summary="Search by id, code, bits, or an image in base64")
+    @routes.post("/search", summary="Search by id, code, bits, embedding, or an image in base64")
     async def search(
         request: Annotated[SearchRequest, Body(openapi_examples=EXAMPLES)],
     ) -> SearchResponse:
@@ -47,10 +48,13 @@ def search_routes(service: Service) -> APIRouter:
             int | None, Form(ge=0, le=MAX_BITS, description=RADIUS_DESCRIPTION)
         ] = None,
         labels: Annotated[list[Label] | None, Form(max_length=MAX_LABELS)] = None,
+        symmetric: Annotated[bool, Form(description=SYMMETRIC_DESCRIPTION)] = False,
     ) -> SearchResponse:
         """Return the items nearest to an image. The file's name is ignored; nothing is stored."""
         content = await image.read()
-        return await service.search_by_image(content, k=k, radius=radius, labels=labels or ())
+        return await service.search_by_image(
+            content, k=k, radius=radius, labels=labels or (), symmetric=symmetric
+        )
 
     @routes.post("/search/batch", summary="Several searches at once")
     async def search_batch(request: BatchSearchRequest) -> BatchSearchResponse:
