@@ -33,7 +33,8 @@ def test_the_readmes_program_runs_on_photos(tmp_path, monkeypatch, capsys):
     score, *hits = capsys.readouterr().out.splitlines()
     assert 0 <= float(score) <= 1
     assert len(hits) == 10
-    assert hits[0].startswith("0 ")
+    assert "query.jpg" not in hits[0]
+    assert "photos/0/0.png" in hits[0]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

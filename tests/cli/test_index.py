@@ -231,4 +231,4 @@ def test_a_read_only_index_is_searched_but_not_changed(birds_run, photos, out, c
         assert f"orbithash: {out} is read-only and can only be searched" in error
         assert error.count("\n") == 1
     assert run(["search", str(out), str(photos / "0" / "1.jpg"), "-k", "1", "--json"]) == 0
-    assert '"distance": 0' in capsys.readouterr().out
+    assert '"hamming": 0' in capsys.readouterr().out

@@ -78,13 +78,13 @@ def test_too_many_concurrent_requests_get_503_and_the_others_succeed(index_path)
 def test_the_encoding_queue_is_bounded(index_path, monkeypatch):
     from orbithash.encoders import ImageEncoder
 
-    encode, may_finish = ImageEncoder.encode, threading.Event()
+    embed, may_finish = ImageEncoder.embed, threading.Event()
 
     def slow(self, images):
         assert may_finish.wait(600)
-        return encode(self, images)
+        return embed(self, images)
 
-    monkeypatch.setattr(ImageEncoder, "encode", slow)
+    monkeypatch.setattr(ImageEncoder, "embed", slow)
     settings = ServeSettings(limits=Limits(rate=0, encoding_queue=2))
     content = as_bytes(noise((20, 20)))
     with client_of(index_path, settings) as client, ThreadPoolExecutor(12) as clients:
