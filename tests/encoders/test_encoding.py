@@ -34,7 +34,11 @@ def test_unreadable_images_are_left_out_of_the_codes_and_listed(tmp_path):
     write_codes(tmp_path / "codes.npz", encoded, images)
     with np.load(tmp_path / "codes.npz", allow_pickle=False) as file:
         arrays = dict(file)
-    assert arrays.keys() == {"ids", "codes", "n_bits", "labels", "paths"}
+    known = {"ids", "codes", "n_bits", "labels", "classes", "paths", "query", "database"}
+    assert arrays.keys() == known
+    for part in ("query", "database"):
+        rows = [row for row in getattr(images.split, part).tolist() if row != 3]
+        assert arrays["ids"][arrays[part]].tolist() == rows
     np.testing.assert_array_equal(arrays["ids"], encoded.rows)
     np.testing.assert_array_equal(arrays["codes"], encoded.codes)
     np.testing.assert_array_equal(arrays["labels"], images.labels[encoded.rows])
