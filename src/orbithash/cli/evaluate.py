@@ -323,6 +323,6 @@ def radius_rows(scores: "Scores") -> list[tuple[str, str, str]]:
         return [(name, f"{precision:.4f}", "")]
     shown = "–" if isnan(precision) else f"{precision:.4f}"
     return [
-        (name, shown, f"without the {empty:.1%} of queries that find nothing"),
-        ("", f"{or_zero:.4f}", "these counted as 0"),
+        (name, shown, f"without the {empty:.1%} of queries with none"),
+        ("", f"{or_zero:.4f}", "with these as 0"),
     ]
