@@ -147,6 +147,7 @@ def test_arrays_of_queries_and_database_have_the_scores_of_one_file(tmp_path, fo
     of_labels = [file.with_suffix(suffix) for file in files[2:]]
     options = ["--bits", N_BITS, "--query-labels", of_labels[0], "--database-labels", of_labels[1]]
     scores = scores_of(tmp_path, query, database, *options, "--map-at", 50)
+    assert "on query.npy</h1>" in (tmp_path / "report/report.html").read_text()
     assert json.loads(scores.to_json()) | {"map_by_class": {}} == json.loads(expected.to_json()) | {
         "map_by_class": {}
     }

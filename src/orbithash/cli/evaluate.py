@@ -114,9 +114,8 @@ def evaluate_command(
         score_file(scored, out, force, options)
     elif kind == ".npy":
         if against is None or bits is None or query_labels is None or database_labels is None:
-            missing = [
-                name for name, value in ({"DATABASE": against} | arrays).items() if not value
-            ]
+            wanted = {"DATABASE": against} | arrays
+            missing = [name for name, value in wanted.items() if value is None]
             raise InputError(
                 f"{scored} needs {' and '.join(missing)} too; write: orbithash evaluate QUERY.npy "
                 "DATABASE.npy --bits N --query-labels FILE --database-labels FILE"
@@ -171,7 +170,7 @@ def score_run(
 def score_file(file: Path, out: Path | None, force: bool, options: dict[str, Any]) -> None:
     from orbithash.data.codes_file import read_codes
 
-    score_codes(read_codes(file), str(file), out, force, options)
+    score_codes(read_codes(file), str(file), file, out, force, options)
 
 
 def score_arrays(
@@ -184,11 +183,16 @@ def score_arrays(
     from orbithash.data.codes_file import read_query_and_database
 
     stored = read_query_and_database(*files, n_bits=n_bits)
-    score_codes(stored, f"{files[0]} in {files[1]}", out, force, options)
+    score_codes(stored, f"{files[0]} in {files[1]}", files[0], out, force, options)
 
 
 def score_codes(
-    stored: "LabelledCodes", name: str, out: Path | None, force: bool, options: dict[str, Any]
+    stored: "LabelledCodes",
+    name: str,
+    file: Path,
+    out: Path | None,
+    force: bool,
+    options: dict[str, Any],
 ) -> None:
     from orbithash.evaluation import REPORTED, evaluate_rows
 
@@ -197,7 +201,7 @@ def score_codes(
         scores = evaluate_rows(stored, stored, **REPORTED, **options)
         if folder:
             notes = left_out(scores, 0)
-            write_report(folder, scores, stored, stored, None, name, name, notes)
+            write_report(folder, scores, stored, stored, None, name, str(file), notes)
     console.print(as_table(name, scores))
     if out:
         print_places(console, out)
