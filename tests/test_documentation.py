@@ -37,6 +37,17 @@ def test_the_readmes_program_runs_on_photos(tmp_path, monkeypatch, capsys):
     assert "photos/0/0.png" in hits[0]
 
 
+def test_the_scores_that_the_page_on_conventions_shows_are_those_it_prints(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs/how-to/score-codes.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (shown,) = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
+    exec(program, {})
+    assert capsys.readouterr().out == shown
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page):
     for target in re.findall(r"\]\(([\w./-]+\.\w+)[)#]", page.read_text(encoding="utf-8")):

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import orbithash
@@ -46,6 +47,13 @@ def test_opening_a_source_loads_scikit_learn_for_the_digits_only(tmp_path):
     opened = "import orbithash.data; orbithash.data.open_source({!r})"
     assert not loaded_by(opened.format(str(folder))) & {"torch", "sklearn", "scipy"}
     assert "sklearn.datasets" in loaded_by(opened.format("digits"))
+
+
+def test_scoring_codes_loads_no_network(tmp_path):
+    file, codes = tmp_path / "codes.npz", np.arange(40, dtype=np.uint8)[:, None]
+    np.savez(file, codes=codes, n_bits=8, labels=np.arange(40) % 4)
+    loaded = loaded_by_command("evaluate", str(file), shown="MAP@R")
+    assert not loaded & {"torch", "sklearn", "matplotlib"}
 
 
 @pytest.fixture

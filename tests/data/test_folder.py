@@ -174,3 +174,23 @@ def test_a_folder_without_class_folders_is_refused(tmp_path):
 def test_classes_of_one_or_two_images_have_no_query(tmp_path):
     with pytest.raises(InputError, match="no class of the 3 images has at least three"):
         class_folders(empty_files(tmp_path, {"cat": 2, "dog": 1}))
+
+
+def test_images_to_encode_are_divided_as_those_to_train_on(tmp_path):
+    folder = class_folder(tmp_path / "pets", {"cat": 12, "dog": 9})
+    to_train, to_encode = class_folders(folder).split, all_images(folder).split
+    assert to_encode.query.tolist() == to_train.query.tolist()
+    assert to_encode.database.tolist() == to_train.database.tolist()
+    save(noise((20, 20), seed=0), folder / "a loose one.jpg")
+    divided = all_images(folder)
+    loose = divided.paths.index("a loose one.jpg")
+    assert loose not in {*divided.split.query, *divided.split.database}
+    queries = {divided.paths[row] for row in divided.split.query}
+    images = class_folders(folder)
+    assert queries == {images.paths[row] for row in images.split.query}
+
+
+def test_images_to_encode_need_no_queries(tmp_path):
+    assert not all_images(class_folder(tmp_path / "pets", {"cat": 2, "dog": 1})).split.has_queries
+    save(noise((20, 20), seed=0), tmp_path / "flat" / "a.jpg")
+    assert not all_images(tmp_path / "flat").split.has_queries

@@ -38,7 +38,21 @@ def test_an_undivided_table_needs_no_queries(tmp_path):
     with pytest.raises(InputError, match="no query can be chosen"):
         image_table(file)
     split = image_table(file, undivided=True).split
-    assert [part.tolist() for part in (split.train, split.query, split.database)] == [[0, 1]] * 3
+    assert split.train.tolist() == [0, 1]
+    assert not split.has_queries
+    marked = table(tmp_path, "path,labels,split\na.jpg,dog,query\nb.jpg,cat,query\n")
+    assert not image_table(marked, undivided=True).split.has_queries
+
+
+def test_an_undivided_table_keeps_its_queries_and_database(tmp_path):
+    file = table(tmp_path, "path,labels,split\na.jpg,x,query\nb.jpg,x,database\nc.jpg,y,train\n")
+    split = image_table(file, undivided=True).split
+    assert (split.query.tolist(), split.database.tolist()) == ([0], [1])
+    rows = "".join(f"{row}.jpg,x\n" for row in range(30))
+    unmarked = table(tmp_path, "path,labels\n" + rows)
+    np.testing.assert_array_equal(
+        image_table(unmarked, undivided=True).split.query, image_table(unmarked).split.query
+    )
 
 
 def test_a_split_may_put_an_image_into_several_parts_or_none(tmp_path):

@@ -2,8 +2,9 @@ import numpy as np
 
 from coloured_images import coloured
 from feature_files import clouds
+from image_files import noise, save
 from indexed_runs import feature_run, image_run
-from orbithash.data import LabelledFeatures, Split, Vectors
+from orbithash.data import LabelledFeatures, Split, Vectors, all_images
 from orbithash.encoders import encode_source, load_run
 from orbithash.encoders.encoding import (
     read_unreadable,
@@ -34,7 +35,11 @@ def test_unreadable_images_are_left_out_of_the_codes_and_listed(tmp_path):
     write_codes(tmp_path / "codes.npz", encoded, images)
     with np.load(tmp_path / "codes.npz", allow_pickle=False) as file:
         arrays = dict(file)
-    assert arrays.keys() == {"ids", "codes", "n_bits", "labels", "paths"}
+    known = {"ids", "codes", "n_bits", "labels", "classes", "paths", "query", "database"}
+    assert arrays.keys() == known
+    for part in ("query", "database"):
+        rows = [row for row in getattr(images.split, part).tolist() if row != 3]
+        assert arrays["ids"][arrays[part]].tolist() == rows
     np.testing.assert_array_equal(arrays["ids"], encoded.rows)
     np.testing.assert_array_equal(arrays["codes"], encoded.codes)
     np.testing.assert_array_equal(arrays["labels"], images.labels[encoded.rows])
@@ -54,6 +59,15 @@ def test_a_file_of_codes_has_labels_and_paths_only_where_they_are_known(tmp_path
     with np.load(tmp_path / "bare.npz") as bare, np.load(tmp_path / "labelled.npz") as labelled:
         assert set(bare) == {"ids", "codes", "n_bits"}
         assert set(labelled) == {"ids", "codes", "n_bits", "labels"}
+
+
+def test_images_outside_of_class_folders_have_no_labels_in_the_file_of_codes(tmp_path):
+    save(noise((20, 20), seed=0), tmp_path / "flat" / "a.jpg")
+    images = all_images(tmp_path / "flat")
+    encoded = encode_source(load_run(image_run(tmp_path / "run")), images)
+    write_codes(tmp_path / "codes.npz", encoded, images)
+    with np.load(tmp_path / "codes.npz") as arrays:
+        assert set(arrays) == {"ids", "codes", "n_bits", "paths"}
 
 
 def test_the_list_of_unreadable_images_is_read_as_it_was_written(tmp_path):

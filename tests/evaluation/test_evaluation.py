@@ -63,15 +63,14 @@ def test_with_a_split_every_query_is_searched_in_the_database(encoder, tmp_path)
     arrays = clouds()
     codes, labels = encoder.encode(arrays["features"]), arrays["labels"]
     query, database = arrays["query"], arrays["database"]
-    expected = evaluate_codes(
-        *(codes[query], codes[database], labels[query], labels[database]),
-        n_bits=N_BITS,
-        query_embeddings=encoder.embed(arrays["features"])[query],
-    )
-    assert orbithash.evaluate(encoder, file) == expected
+    split = (codes[query], codes[database], labels[query], labels[database])
+    embeddings = encoder.embed(arrays["features"])[query]
+    options = {"n_bits": N_BITS, "query_embeddings": embeddings}
+    reported = evaluate_codes(*split, **options, recall_at=(1, 10), map_at_r=True)
+    assert orbithash.evaluate(encoder, file) == reported
     data = read_features(file)
     encoded = encode_split(encoder, data)
-    assert evaluate_rows(encoded, data) == expected
+    assert evaluate_rows(encoded, data) == evaluate_codes(*split, **options)
     assert evaluate_rows(encoded, data, precision_at=(3,)).precision_at.keys() == {3}
 
 

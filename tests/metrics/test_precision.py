@@ -7,6 +7,7 @@ import pytest
 from orbithash.metrics.precision import (
     expected_average_precision,
     harmonic_difference,
+    hit_among_first,
     optimistic_average_precision,
     pessimistic_average_precision,
     precision_of_first,
@@ -38,6 +39,33 @@ def test_expected_ap_is_the_mean_over_all_orders_of_the_ties_and_the_bounds_are_
     assert expected_average_precision(*histograms, cutoff) == pytest.approx(np.mean(every))
     assert optimistic_average_precision(*histograms, cutoff) == pytest.approx(max(every))
     assert pessimistic_average_precision(*histograms, cutoff) == pytest.approx(min(every))
+
+
+@pytest.mark.parametrize("cutoff", [1, 2, 3, 4, 5, 100])
+@pytest.mark.parametrize(("items", "relevant"), LISTS)
+def test_the_chance_of_a_hit_is_the_share_of_orders_with_a_relevant_item(items, relevant, cutoff):
+    every = [any(order[:cutoff]) for order in orders(items, relevant)]
+    hit = hit_among_first(np.array([items]), np.array([relevant]), cutoff)
+    assert hit == pytest.approx(np.mean(every), abs=1e-12)
+
+
+def test_the_chance_of_a_hit_in_a_large_tie_is_that_of_drawing_without_replacement():
+    n, relevant = 1_000_000, 20_000
+    miss = math.prod((n - relevant - rank) / (n - rank) for rank in range(10))
+    hit = hit_among_first(np.array([[0, n]]), np.array([[0, relevant]]), 10)
+    assert hit == pytest.approx(1 - miss, abs=1e-8)
+    assert np.isnan(hit_among_first(np.array([[2]]), np.array([[0]]), 1))
+
+
+def test_queries_may_have_cutoffs_of_their_own():
+    items, relevant = np.array([[1, 2, 3], [2, 0, 4]]), np.array([[1, 0, 2], [1, 0, 1]])
+    for score in (
+        expected_average_precision,
+        optimistic_average_precision,
+        pessimistic_average_precision,
+    ):
+        alone = [score(items[[row]], relevant[[row]], n)[0] for row, n in enumerate((3, 2))]
+        assert score(items, relevant, np.array([3, 2])) == pytest.approx(alone)
 
 
 @pytest.mark.parametrize("cutoff", CUTOFFS)

@@ -11,6 +11,7 @@ from orbithash.metrics import scoring
 from orbithash.relevance import labels_in_common
 
 TIES = ["expected", "stable", "optimistic", "pessimistic"]
+EXTRA = {"map_at": (1, 5, 400), "recall_at": (1, 10), "map_at_r": True}
 
 
 @pytest.mark.parametrize("several", [False, True])
@@ -25,6 +26,93 @@ def test_stable_map_equals_that_of_a_stable_argsort(n_bits, several):
         by_found = [average_precision(r[:n]) if r[:n].any() else 0.0 for r in lists]
         assert scores.map_at[n] == pytest.approx(np.mean(by_min))
         assert scores.map_at_found[n] == pytest.approx(np.mean(by_found))
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("ties", ["stable", "argsort"])
+def test_scores_in_an_order_are_those_of_the_sorted_lists(ties, several):
+    split = random_split(8, several)
+    scores = evaluate_codes(*split, n_bits=8, ties=ties, **EXTRA)
+    kind = "stable" if ties == "stable" else None
+    lists = [relevance for relevance in sorted_relevance(*split, kind=kind) if relevance.any()]
+    assert scores.map == pytest.approx(np.mean([average_precision(r) for r in lists]))
+    by_r = [average_precision(r[: r.sum()], divisor=r.sum()) for r in lists]
+    assert scores.map_at_r == pytest.approx(np.mean(by_r))
+    for n in EXTRA["map_at"]:
+        by_min = [average_precision(r[:n], divisor=min(n, r.sum())) for r in lists]
+        by_found = [average_precision(r[:n]) if r[:n].any() else 0.0 for r in lists]
+        assert scores.map_at[n] == pytest.approx(np.mean(by_min))
+        assert scores.map_at_found[n] == pytest.approx(np.mean(by_found))
+        assert scores.nothing_found_at[n] == pytest.approx(
+            np.mean([not r[:n].any() for r in lists])
+        )
+
+
+def test_expected_recall_and_map_at_r_are_means_over_all_orders_of_the_database():
+    queries, database, query_labels, database_labels = random_split(4, several=False, n=5)
+    extra = {"n_bits": 4, "recall_at": (1, 2), "map_at_r": True}
+    expected = evaluate_codes(queries, database, query_labels, database_labels, **extra)
+    hits, by_r = {1: [], 2: []}, []
+    for order in map(list, itertools.permutations(range(5))):
+        split = queries, database[order], query_labels, database_labels[order]
+        for n, found in hits.items():
+            found += [r[:n].any() for r in sorted_relevance(*split) if r.any()]
+        by_r.append(evaluate_codes(*split, ties="stable", **extra).map_at_r)
+    assert expected.recall_at == pytest.approx({n: np.mean(found) for n, found in hits.items()})
+    assert expected.map_at_r == pytest.approx(np.mean(by_r))
+    assert 0 < expected.recall_at[1] < expected.recall_at[2] < 1
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("ties", [*TIES, "argsort"])
+def test_leaving_one_out_equals_scoring_each_item_against_the_others(ties, several):
+    _, codes, _, labels = random_split(8, several, n=60)
+    options = {"n_bits": 8, "ties": ties, **EXTRA}
+    scores = evaluate_codes(codes, codes, labels, labels, leave_one_out=True, **options)
+    alone = [
+        evaluate_codes(
+            codes[[row]],
+            np.delete(codes, row, 0),
+            labels[[row]],
+            np.delete(labels, row, 0),
+            **options,
+        )
+        for row in range(60)
+        if (labels_in_common(labels[[row]], np.delete(labels, row, 0)) > 0).any()
+    ]
+    assert scores.queries - scores.queries_without_relevant == len(alone)
+    assert scores.map == pytest.approx(np.mean([each.map for each in alone]))
+    assert scores.map_at_r == pytest.approx(np.mean([each.map_at_r for each in alone]))
+    for name in ("map_at", "map_at_found", "nothing_found_at", "recall_at"):
+        for n, value in getattr(scores, name).items():
+            assert value == pytest.approx(np.mean([getattr(each, name)[n] for each in alone]))
+
+
+def test_empty_balls_are_left_out_or_counted_as_0():
+    split = random_split(20, several=False)
+    scores = evaluate_codes(*split, n_bits=20)
+    queries, database, query_labels, database_labels = split
+    distances = hamming_distances_reference(queries, database)
+    related = labels_in_common(query_labels, database_labels) > 0
+    precisions = [
+        related[row][distances[row] <= 2].mean() if (distances[row] <= 2).any() else np.nan
+        for row in range(len(queries))
+    ]
+    curves = scores.precision_recall
+    assert 0 < curves.empty[2] == np.isnan(precisions).mean() < 1
+    assert curves.precision[2] == pytest.approx(np.nanmean(precisions))
+    assert curves.precision_or_zero[2] == pytest.approx(np.nan_to_num(precisions).mean())
+    assert curves.empty[-1] == 0
+
+
+def test_scores_that_are_not_asked_for_are_left_out():
+    scores = evaluate_codes(*random_split(8, several=False), n_bits=8)
+    assert (scores.map_at_r, scores.recall_at, scores.map_at, scores.nothing_found_at) == (
+        None,
+        {},
+        {},
+        {},
+    )
 
 
 @pytest.mark.parametrize("several", [False, True])
@@ -160,8 +248,10 @@ CODES, LABELS = np.zeros((3, 2), dtype=np.uint8), np.array([0, 1, 2])
         ({"query_codes": CODES[:0], "query_labels": LABELS[:0]}, "no query codes"),
         ({"database_codes": CODES[:0], "database_labels": LABELS[:0]}, "no database codes"),
         ({"query_labels": LABELS + 5}, "none shares a label"),
-        ({"ties": "best"}, "ties='best'; choose one of expected, optimistic, pessimistic, stable"),
-        ({"map_at": (0,)}, "whole numbers from 1 on"),
+        ({"ties": "best"}, "choose one of expected, optimistic, pessimistic, stable, argsort"),
+        ({"map_at": (0,)}, "map_at=.*whole numbers from 1 on"),
+        ({"recall_at": (0,)}, "recall_at=.*whole numbers from 1 on"),
+        ({"leave_one_out": True, "database_codes": CODES + 1}, "different queries and database"),
         ({"n_bits": 3}, "4 to 1024"),
         ({"database_codes": CODES + 1, "n_bits": 12}, "last 4 bits are not 0"),
     ],
@@ -194,12 +284,12 @@ def random_split(n_bits, several, n=300):
     return codes[:50], codes[50:], labels[:50], labels[50:]
 
 
-def sorted_relevance(queries, database, query_labels, database_labels):
-    """Yield each query's relevance of the database items, in the order of a stable argsort."""
-    distances = hamming_distances_reference(queries, database)
+def sorted_relevance(queries, database, query_labels, database_labels, kind="stable"):
+    """Yield each query's relevance of the database items, in the order of an argsort."""
+    distances = hamming_distances_reference(queries, database).astype(np.float32)
     relevant = labels_in_common(query_labels, database_labels) > 0
     for row, is_relevant in zip(distances, relevant, strict=True):
-        yield is_relevant[np.argsort(row, kind="stable")]
+        yield is_relevant[np.argsort(row, kind=kind)]
 
 
 def average_precision(relevance, divisor=None):

@@ -23,9 +23,10 @@ def encode_command(
     device: Device = "cpu",
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier file.")] = False,
 ) -> None:
-    """Encode every row: ids (row numbers), codes, n_bits, and labels and paths where known.
+    """Encode every row: ids (row numbers), codes, n_bits, and labels, paths and split where known.
 
-    Unreadable images are left out and listed in a text file beside the codes.
+    `orbithash evaluate` scores the file. Unreadable images are left out and listed in a text file
+    beside the codes.
     """
     check_new_file(out, suffix=".npz", force=force)
     from orbithash import load  # --help must not wait for torch

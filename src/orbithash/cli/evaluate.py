@@ -1,8 +1,11 @@
-"""`orbithash evaluate`: how good an encoder's codes are."""
+"""`orbithash evaluate`: how good an encoder's codes are, or any other codes."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich import box
@@ -10,45 +13,136 @@ from rich.console import Console
 from rich.table import Table
 
 from orbithash.cli.options import Device, print_unreadable
+from orbithash.errors import InputError
 from orbithash.files import output_folder
 
 if TYPE_CHECKING:
+    from orbithash.data.codes_file import LabelledCodes
+    from orbithash.encoders import Encoded, RunRecord
     from orbithash.evaluation import Scores
+    from orbithash.experiments.tables.sources import SourceData
 
 SCORES, REPORT = "scores.json", "report.html"
 PRECISION_RECALL, PRECISION_AT = "precision_recall.svg", "precision_at.svg"
 UNREADABLE = "unreadable.txt"
+CONTENTS = frozenset({SCORES, REPORT, PRECISION_RECALL, PRECISION_AT, UNREADABLE})
 SHOWN = (1, 10, 100, 1000)  # the N of precision@N in the table; the JSON has more
+RADIUS = 2  # of the precision in the table; the JSON has all
+
+OF_ARRAYS = "Codes in .npy files"
 
 
 def evaluate_command(
-    run: Annotated[Path, typer.Argument(help="Folder that `train` wrote.")],
-    source: Annotated[str, typer.Argument(help="Images or features with labels.")],
-    out: Annotated[Path, typer.Option(help="Folder for the report.")],
+    scored: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN|CODES",
+            help="Folder that `train` wrote; or codes: an .npz that `encode` or any other program "
+            "wrote, or an .npy of query codes.",
+        ),
+    ],
+    against: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SOURCE|DATABASE",
+            help="With RUN: images or features with labels. With an .npy: that of the database's "
+            "codes.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the report; by default only the table is shown.")
+    ] = None,
+    map_at: Annotated[
+        list[int] | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Also MAP over the first N results, divided by min(N, relevant), and divided by "
+            "the relevant ones found; may be repeated.",
+        ),
+    ] = None,
+    ties: Annotated[
+        str,
+        typer.Option(
+            help="Order of results at equal distance in MAP: expected (mean over all orders), "
+            "optimistic, pessimistic, stable (database order), or argsort (numpy's default)."
+        ),
+    ] = "expected",
     device: Device = "cpu",
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier report.")] = False,
+    bits: Annotated[
+        int | None, typer.Option(help="Bits of a code.", rich_help_panel=OF_ARRAYS)
+    ] = None,
+    query_labels: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Labels of the queries: an .npy, or a text with the labels of one item per line, "
+            "separated by ;",
+            rich_help_panel=OF_ARRAYS,
+        ),
+    ] = None,
+    database_labels: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Labels of the database, alike.", rich_help_panel=OF_ARRAYS
+        ),
+    ] = None,
 ) -> None:
-    """Score an encoder, and report its failures: by class, confusions, and the worst queries.
+    """Score an encoder, or codes of any program; --out also writes where they fail.
+
+    Example: orbithash evaluate runs/photos photos/ --out reports/photos
+
+    Example: orbithash evaluate codes.npz --map-at 1000
+
+    Example: orbithash evaluate query.npy database.npy --bits 64 --query-labels q.npy
+    --database-labels d.npy
 
     Every query of the split is searched in the database of the split; without a split, each row is
     a query against all others. Unreadable images are left out and listed in the report.
     """
+    options = {"ties": ties, "map_at": tuple(map_at or ())}
+    kind = "" if scored.is_dir() else scored.suffix.lower()
+    arrays = {"--bits": bits, "--query-labels": query_labels, "--database-labels": database_labels}
+    if kind != ".npy" and (given := [name for name, value in arrays.items() if value is not None]):
+        raise InputError(f"{given[0]} is for codes in two .npy files, which {scored} is not")
+    if kind == ".npz":
+        if against is not None:
+            raise InputError(
+                f"got {scored} and {against}, but an .npz holds queries and database; give it alone"
+            )
+        score_file(scored, out, force, options)
+    elif kind == ".npy":
+        if against is None or bits is None or query_labels is None or database_labels is None:
+            wanted = {"DATABASE": against} | arrays
+            missing = [name for name, value in wanted.items() if value is None]
+            raise InputError(
+                f"{scored} needs {' and '.join(missing)} too; write: orbithash evaluate QUERY.npy "
+                "DATABASE.npy --bits N --query-labels FILE --database-labels FILE"
+            )
+        score_arrays(
+            (scored, Path(against), query_labels, database_labels), bits, out, force, options
+        )
+    elif against is None:
+        raise InputError(
+            f"got {scored} alone; write: orbithash evaluate RUN SOURCE, or give codes in an .npz"
+        )
+    else:
+        score_run(scored, against, device, out, force, options)
+
+
+def score_run(
+    run: Path, source: str, device: str, out: Path | None, force: bool, options: dict[str, Any]
+) -> None:
     console = Console()
-    contents = frozenset({SCORES, REPORT, PRECISION_RECALL, PRECISION_AT, UNREADABLE})
-    with output_folder(out, contents=contents, force=force) as folder:
+    with report_folder(out, force) as folder:
         from orbithash import load  # --help must not wait for torch
         from orbithash.data import ImageFiles, open_source
         from orbithash.encoders import read_record
         from orbithash.encoders.encoding import write_unreadable
         from orbithash.encoders.progress import progress_bar
         from orbithash.encoders.runs.run_folder import trained_queries
-        from orbithash.evaluation import encode_split, evaluate_rows
-        from orbithash.experiments.report.evaluation_report import write_evaluation_report
-        from orbithash.experiments.report.figure import (
-            precision_at_figure,
-            precision_recall_figure,
-            score_curves,
-        )
+        from orbithash.evaluation import REPORTED, encode_split, evaluate_rows
 
         record = read_record(run)
         encoder = load(run, device=device)
@@ -60,31 +154,105 @@ def evaluate_command(
             print(f"orbithash: {notes[0]}", file=sys.stderr)
         with progress_bar(console) as report:
             encoded = encode_split(encoder, data, progress=report)
-        scores = evaluate_rows(encoded, data)
-        write_unreadable(encoded.unreadable, folder / UNREADABLE)
-        (folder / SCORES).write_text(scores.to_json() + "\n", encoding="utf-8")
-        by_radius, by_number = score_curves(record.method, scores)
-        for name, figure, curve in (
-            (PRECISION_RECALL, precision_recall_figure, by_radius),
-            (PRECISION_AT, precision_at_figure, by_number),
-        ):
-            (folder / name).write_text(figure([curve], n_bits=scores.n_bits), encoding="utf-8")
-        write_evaluation_report(
-            folder / REPORT,
-            scores,
-            encoded,
-            data,
-            record,
-            run=str(run),
-            source=source,
-            notes=[*notes, *left_out(scores, len(encoded.unreadable))],
-        )
+        scores = evaluate_rows(encoded, data, **REPORTED, **options)
+        if folder:
+            write_unreadable(encoded.unreadable, folder / UNREADABLE)
+            notes += left_out(scores, len(encoded.unreadable))
+            write_report(folder, scores, encoded, data, record, str(run), source, notes)
     console.print(as_table(record.method, scores))
-    print_unreadable(console, len(encoded.unreadable), out / UNREADABLE)
-    console.print("Scores and pictures:", style="bold")
-    print(f"  {out}")
-    console.print("Classes, confusions and the worst queries, in a browser:", style="bold")
-    print(f"  open {out / REPORT}")
+    if out:
+        print_unreadable(console, len(encoded.unreadable), out / UNREADABLE)
+        print_places(console, out)
+    elif encoded.unreadable:
+        console.print(f"Left out {len(encoded.unreadable)} images that cannot be read.")
+
+
+def score_file(file: Path, out: Path | None, force: bool, options: dict[str, Any]) -> None:
+    from orbithash.data.codes_file import read_codes
+
+    score_codes(read_codes(file), str(file), file, out, force, options)
+
+
+def score_arrays(
+    files: tuple[Path, Path, Path, Path],
+    n_bits: int,
+    out: Path | None,
+    force: bool,
+    options: dict[str, Any],
+) -> None:
+    from orbithash.data.codes_file import read_query_and_database
+
+    stored = read_query_and_database(*files, n_bits=n_bits)
+    score_codes(stored, f"{files[0]} in {files[1]}", files[0], out, force, options)
+
+
+def score_codes(
+    stored: "LabelledCodes",
+    name: str,
+    file: Path,
+    out: Path | None,
+    force: bool,
+    options: dict[str, Any],
+) -> None:
+    from orbithash.evaluation import REPORTED, evaluate_rows
+
+    console = Console()
+    with report_folder(out, force) as folder:
+        scores = evaluate_rows(stored, stored, **REPORTED, **options)
+        if folder:
+            notes = left_out(scores, 0)
+            write_report(folder, scores, stored, stored, None, name, str(file), notes)
+    console.print(as_table(name, scores))
+    if out:
+        print_places(console, out)
+
+
+@contextmanager
+def report_folder(out: Path | None, force: bool) -> Iterator[Path | None]:
+    """Yield the folder to write the report into, or None without one."""
+    if out is None:
+        yield None
+        return
+    with output_folder(out, contents=CONTENTS, force=force) as folder:
+        yield folder
+
+
+def write_report(
+    folder: Path,
+    scores: "Scores",
+    encoded: "Encoded | LabelledCodes",
+    data: "SourceData | LabelledCodes",
+    record: "RunRecord | None",
+    run: str,
+    source: str,
+    notes: list[str],
+) -> None:
+    """Write the scores as JSON, pictures and a page."""
+    from orbithash.experiments.report.evaluation_report import write_evaluation_report
+    from orbithash.experiments.report.figure import (
+        precision_at_figure,
+        precision_recall_figure,
+        score_curves,
+    )
+
+    (folder / SCORES).write_text(scores.to_json() + "\n", encoding="utf-8")
+    by_radius, by_number = score_curves(record.method if record else "codes", scores)
+    for name, figure, curve in (
+        (PRECISION_RECALL, precision_recall_figure, by_radius),
+        (PRECISION_AT, precision_at_figure, by_number),
+    ):
+        (folder / name).write_text(figure([curve], n_bits=scores.n_bits), encoding="utf-8")
+    write_evaluation_report(
+        folder / REPORT,
+        scores,
+        encoded,
+        data,
+        record,
+        run=run,
+        source=source,
+        table=score_rows(scores),
+        notes=notes,
+    )
 
 
 def trained_warning(run: Path, init: str | None, trained: list[str], n_queries: int) -> str:
@@ -109,24 +277,59 @@ def left_out(scores: "Scores", n_unreadable: int) -> list[str]:
     return lines
 
 
-def as_table(method: str, scores: "Scores") -> Table:
-    table = Table(
-        title=f"{method}, {scores.n_bits} bits", title_justify="left", box=box.SIMPLE_HEAD
-    )
+def print_places(console: Console, out: Path) -> None:
+    console.print("Scores and pictures:", style="bold")
+    print(f"  {out}")
+    console.print("Classes, confusions and the worst queries, in a browser:", style="bold")
+    print(f"  open {out / REPORT}")
+
+
+def as_table(name: str, scores: "Scores") -> Table:
+    table = Table(title=f"{name}, {scores.n_bits} bits", title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("score")
     table.add_column("value", justify="right")
     table.add_column("", style="dim")
+    for row in score_rows(scores):
+        table.add_row(*row)
+    return table
+
+
+def score_rows(scores: "Scores") -> list[tuple[str, str, str]]:
+    """Return a name, a value and a remark for each score."""
     lowest, highest = scores.map_bounds
-    table.add_row("MAP", f"{scores.map:.4f}", f"ties: {lowest:.4f} … {highest:.4f}")
+    order = "" if scores.ties == "expected" else f"{scores.ties}; "
+    rows = [("MAP", f"{scores.map:.4f}", f"{order}ties: {lowest:.4f} … {highest:.4f}")]
     if scores.map_asymmetric is not None:
-        table.add_row(
-            "MAP asymmetric", f"{scores.map_asymmetric:.4f}", "float queries, stored bits"
-        )
-    table.add_row("NDCG", f"{scores.ndcg:.4f}", "")
+        value = f"{scores.map_asymmetric:.4f}"
+        rows.append(("MAP asymmetric", value, "float queries, stored bits"))
+    for n, by_minimum in scores.map_at.items():
+        rows.append((f"MAP@{n}", f"{by_minimum:.4f}", f"divided by min({n}, relevant)"))
+        nothing = scores.nothing_found_at.get(n, 0)
+        remark = f"; {nothing:.1%} find none" if nothing else ""
+        rows.append(("", f"{scores.map_at_found[n]:.4f}", f"divided by the relevant found{remark}"))
+    if scores.map_at_r is not None:
+        rows.append(("MAP@R", f"{scores.map_at_r:.4f}", ""))
+    rows.append(("NDCG", f"{scores.ndcg:.4f}", ""))
+    for n, share in scores.recall_at.items():
+        rows.append((f"recall@{n}", f"{share:.4f}", "queries that find a match"))
     for n, precision in scores.precision_at.items():
         if n in SHOWN:
-            table.add_row(f"precision@{n}", f"{precision:.4f}", "")
+            rows.append((f"precision@{n}", f"{precision:.4f}", ""))
+    rows += radius_rows(scores)
     without = scores.queries_without_relevant
-    table.add_row("queries", f"{scores.queries}", f"{without} without a match" if without else "")
-    table.add_row("database", f"{scores.database}", "")
-    return table
+    rows.append(("queries", f"{scores.queries}", f"{without} without a match" if without else ""))
+    rows.append(("database", f"{scores.database}", ""))
+    return rows
+
+
+def radius_rows(scores: "Scores") -> list[tuple[str, str, str]]:
+    """Return the precision within the radius: of one value, if no query's ball is empty."""
+    by_radius, name = scores.precision_recall, f"precision, radius {RADIUS}"
+    precision, or_zero = by_radius.precision[RADIUS], by_radius.precision_or_zero[RADIUS]
+    if not (empty := by_radius.empty[RADIUS]):
+        return [(name, f"{precision:.4f}", "")]
+    shown = "–" if isnan(precision) else f"{precision:.4f}"
+    return [
+        (name, shown, f"without the {empty:.1%} of queries with none"),
+        ("", f"{or_zero:.4f}", "with these as 0"),
+    ]

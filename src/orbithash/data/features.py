@@ -13,6 +13,7 @@ made_with   str, optional                          free-form provenance
 
 import zipfile
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,12 +55,13 @@ class LabelledFeatures:
 
 @dataclass(frozen=True, eq=False)
 class Vectors:
-    """Features to encode, with labels and paths if the file has them."""
+    """Features to encode, with labels, paths, queries and database if the file has them."""
 
     features: Float32[np.ndarray, "n *shape"]
     labels: Int64[np.ndarray, " n"] | Bool[np.ndarray, "n classes"] | None = None
     paths: tuple[str, ...] | None = None
     classes: tuple[str, ...] | None = None
+    split: Split | None = None
 
     def __len__(self) -> int:
         return len(self.features)
@@ -116,6 +118,7 @@ def read_vectors(file: Path) -> Vectors:
             None if labels is None else checked_labels(labels, n_rows=len(features)),
             checked_paths(arrays.get("paths"), n_rows=len(features)),
             checked_strings("classes", arrays.get("classes")),
+            checked_queries(arrays, n_rows=len(features)),
         )
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
@@ -142,26 +145,32 @@ def write_features(data: LabelledFeatures, file: Path) -> None:
         np.savez(opened, allow_pickle=False, **arrays)
 
 
-def read_arrays(file: Path) -> dict[str, np.ndarray]:
+def read_arrays(file: Path, contents: str = "features") -> dict[str, np.ndarray]:
+    """Read the arrays of an `.npz`; `contents` says in messages what it should hold."""
+    loaded = load_arrays(file, f"{contents} file")
+    if isinstance(loaded, np.ndarray):
+        raise InputError(
+            f"{file} has one array without a name; save {contents}, labels, query and database "
+            "by name with numpy.savez"
+        )
+    return loaded
+
+
+def load_arrays(file: Path, kind: str) -> np.ndarray | dict[str, np.ndarray]:
+    """Load an `.npy` or an `.npz`."""
     if not file.is_file():
-        raise InputError(f"there is no features file {file}; check the path")
+        raise InputError(f"there is no {kind} {file}; check the path")
     try:
         # Opened here, because numpy does not close a damaged file.
         with file.open("rb") as opened:
             loaded = np.load(opened, allow_pickle=False)
-            if isinstance(loaded, np.ndarray):
-                raise InputError(
-                    f"{file} has one array without a name; save features, labels, train, query "
-                    "and database with numpy.savez"
-                )
-            return dict(loaded)
-    except InputError:
-        raise
+            return loaded if isinstance(loaded, np.ndarray) else dict(loaded)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         # Pickled objects are never loaded: they could run any code.
         raise InputError(
             f"cannot read {file} as arrays of numbers and strings: {error}; "
-            "save it again with numpy.savez, without objects"
+            f"save it again with {'numpy.save' if file.suffix == '.npy' else 'numpy.savez'}, "
+            "without objects"
         ) from None
 
 
@@ -205,6 +214,22 @@ def checked_rows(name: str, rows: Shaped[np.ndarray, "..."]) -> Int64[np.ndarray
             "(numpy.flatnonzero makes them from a mask)"
         )
     return rows.astype(np.int64)
+
+
+def checked_queries(arrays: Mapping[str, np.ndarray], *, n_rows: int) -> Split | None:
+    """Return queries and database as a split in which every row trains; None without queries."""
+    given = [name for name in ("query", "database") if name in arrays]
+    if not given:
+        return None
+    if len(given) < 2:
+        raise InputError(f"there is {given[0]} alone; give query and database, or neither")
+    query, database = (checked_rows(name, arrays[name]) for name in given)
+    for name, rows in (("query", query), ("database", database)):
+        if not len(rows):
+            raise InputError(f"{name} has no row numbers; give at least one")
+    split = Split(train=np.arange(n_rows), query=query, database=database)
+    split.check(n_rows)
+    return split
 
 
 def checked_paths(

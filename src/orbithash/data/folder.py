@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from orbithash.data.images import ImageFiles
-from orbithash.data.splits import Split, default_split
+from orbithash.data.splits import default_split, split_to_encode
 from orbithash.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -63,9 +63,10 @@ def class_folders(folder: Path, *, seed: int = 0) -> ImageFiles:
 
 
 def all_images(folder: Path) -> ImageFiles:
-    """Open all images beneath `folder` for encoding, without classes or a split.
+    """Open all images beneath `folder` for encoding; neither classes nor queries are needed.
 
-    Images outside of any class folder have the class "". Every image is in every part of the split.
+    Images outside of any class folder have the class "" and are neither queries nor database; the
+    others are divided as by `class_folders`.
     """
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder; give a folder that contains images")
@@ -77,13 +78,15 @@ def all_images(folder: Path) -> ImageFiles:
     names = [path.parts[0] if len(path.parts) > 1 else "" for path in paths]
     classes = tuple(sorted(set(names)))
     label_of = {name: label for label, name in enumerate(classes)}
-    rows = np.arange(len(paths))
+    labels = np.array([label_of[name] for name in names], dtype=np.int64)
+    relative = tuple(path.as_posix() for path in paths)
+    in_class = np.flatnonzero([bool(name) for name in names])
     return ImageFiles(
         root=folder,
-        paths=tuple(path.as_posix() for path in paths),
-        labels=np.array([label_of[name] for name in names], dtype=np.int64),
+        paths=relative,
+        labels=labels,
         classes=classes,
-        split=Split(train=rows, query=rows, database=rows),
+        split=split_to_encode(labels, relative, in_class),
     )
 
 

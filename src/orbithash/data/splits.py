@@ -106,6 +106,26 @@ def default_split(
     return Split(train=train, query=np.flatnonzero(is_query), database=train)
 
 
+def split_to_encode(
+    labels: Int[np.ndarray, " n"] | Int[np.ndarray, "n classes"] | Bool[np.ndarray, "n classes"],
+    paths: Sequence[str],
+    among: Int64[np.ndarray, " rows"] | None = None,
+    *,
+    seed: int = 0,
+) -> Split:
+    """Return the queries and the database of `default_split`, or none; every image trains.
+
+    `among` are the rows that may be queries or in the database.
+    """
+    rows = np.arange(len(labels))
+    among = rows if among is None else among
+    try:
+        split = default_split(labels[among], [paths[row] for row in among.tolist()], seed=seed)
+    except InputError:  # too few images of every class for a query
+        return Split(train=rows)
+    return Split(train=rows, query=among[split.query], database=among[split.database])
+
+
 def hold_out(
     labels: Int[np.ndarray, " n"] | Int[np.ndarray, "n classes"] | Bool[np.ndarray, "n classes"],
     share: float,

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Int64
 
 from orbithash.data.images import ImageFiles
-from orbithash.data.splits import Split, default_split
+from orbithash.data.splits import Split, default_split, split_to_encode
 from orbithash.errors import InputError, MissingExtraError
 from orbithash.files import whole_file
 
@@ -26,7 +26,7 @@ def image_table(file: Path, *, seed: int = 0, undivided: bool = False) -> ImageF
     Paths are relative to the table's folder. `;` separates several labels of an image, and a lone
     `;` stands for none. `+` joins several parts of the split, such as `train+database`; without the
     column split, `default_split` makes the split. Classes are the labels in alphabetical order.
-    With `undivided`, every image is in every part of the split, which is enough for encoding.
+    With `undivided`, for encoding, every image trains, and there need not be queries or a database.
     """
     paths, labels, parts = [], [], []
     for position, row in read_rows(file):
@@ -51,8 +51,12 @@ def image_table(file: Path, *, seed: int = 0, undivided: bool = False) -> ImageF
     if not classes:
         raise InputError(f"no image of {file} has a label; give labels")
     numbers = numbered(labels, classes)
-    if undivided:
-        split = Split(*[np.arange(len(paths))] * len(PARTS))
+    if undivided and parts:
+        query, database = (rows_of(part, parts) for part in ("query", "database"))
+        complete = len(query) and len(database)
+        split = Split(np.arange(len(paths)), *((query, database) if complete else ()))
+    elif undivided:
+        split = split_to_encode(numbers, paths, seed=seed)
     elif parts:
         split = Split(*(rows_of(part, parts) for part in PARTS))
     else:

@@ -31,8 +31,18 @@ class Encoded:
     unreadable: dict[str, str]  # reason by path
 
     @property
+    def n_bits(self) -> int:
+        return int(self.embeddings.shape[1])
+
+    @property
     def codes(self) -> UInt8[np.ndarray, "n bytes"]:
         return pack(binarize(self.embeddings))
+
+    def positions(self, rows: Int64[np.ndarray, " wanted"]) -> Int64[np.ndarray, " found"]:
+        """Return where these rows are among the encoded ones; unreadable rows are left out."""
+        order = np.argsort(self.rows)
+        found = rows[np.isin(rows, self.rows)]
+        return np.asarray(order[np.searchsorted(self.rows, found, sorter=order)])
 
 
 def check_encodes(encoder: "Encoder", data: Data) -> None:

@@ -1,10 +1,14 @@
 """Codes of all items of a source: the file of codes, and the list of unreadable images.
 
-ids      int64 (n,)             row numbers in the source
-codes    uint8 (n, bytes)
-n_bits   int
-labels   as in the source, where known
-paths    str (n,), where known
+ids        int64 (n,)             row numbers in the source
+codes      uint8 (n, bytes)
+n_bits     int
+labels     as in the source, where known
+paths      str (n,), where known
+classes    str, where known       the names of labels 0, 1, …
+query, database    int64, where the source has a split: row numbers in this file
+
+`orbithash.data.codes_file` reads it.
 """
 
 import logging
@@ -33,16 +37,22 @@ def encode_source(
 
 
 def write_codes(file: Path, encoded: Encoded, data: Data) -> None:
-    """Write codes to an `.npz`, with labels and paths where the source has them."""
+    """Write codes to an `.npz`, with labels, paths and split where the source has them."""
     arrays: dict[str, np.ndarray] = {
         "ids": encoded.rows,
         "codes": encoded.codes,
-        "n_bits": np.array(encoded.embeddings.shape[1]),
+        "n_bits": np.array(encoded.n_bits),
     }
-    if data.labels is not None:
+    # The class "" alone stands for images outside of any class folder.
+    if data.labels is not None and data.classes != ("",):
         arrays["labels"] = data.labels[encoded.rows]
+        if data.classes:
+            arrays["classes"] = np.array(data.classes)
     if data.paths is not None:
         arrays["paths"] = np.array([data.paths[row] for row in encoded.rows])
+    if data.split is not None and data.split.has_queries:
+        for name, rows in (("query", data.split.query), ("database", data.split.database)):
+            arrays[name] = encoded.positions(rows)
     with whole_file(file) as opened:
         np.savez(opened, allow_pickle=False, **arrays)
 

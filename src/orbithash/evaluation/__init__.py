@@ -1,18 +1,20 @@
 """How good codes are: scores of an encoder on a source, and of bare codes."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Int64
 
 from orbithash.metrics.scores import Scores
-from orbithash.metrics.scoring import PRECISION_AT, evaluate_codes
+from orbithash.metrics.scoring import RECALL_AT, evaluate_codes
 
 if TYPE_CHECKING:  # scoring codes must not load torch
     from orbithash.data import ImageSource, LabelledFeatures
+    from orbithash.data.codes_file import LabelledCodes
     from orbithash.encoders import Encoded, Encoder, Progress
 
 __all__ = [
@@ -21,6 +23,7 @@ __all__ = [
     "encode_split",
     "evaluate",
     "evaluate_codes",
+    "evaluate_file",
     "evaluate_rows",
     "query_and_database",
     "worst_queries",
@@ -28,14 +31,22 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
+# Options of `evaluate_codes` in a report; training, which scores after each epoch, needs only MAP.
+REPORTED: dict[str, Any] = {"recall_at": RECALL_AT, "map_at_r": True}
+
 
 def evaluate(
-    encoder: "Encoder", source: Any, *, progress: "bool | Progress | None" = None
+    encoder: "Encoder",
+    source: Any,
+    *,
+    progress: "bool | Progress | None" = None,
+    **options: Any,
 ) -> Scores:
     """Search for every query in the database, and score the rankings.
 
     A source without a split is scored row by row: each is a query against all others. Unreadable
-    images are left out. A progress bar is shown by default in a terminal.
+    images are left out. A progress bar is shown by default in a terminal. `options` are those of
+    `evaluate_codes`, such as `ties` and `map_at`.
     """
     from orbithash.data import open_source
     from orbithash.encoders.progress import reporting
@@ -43,7 +54,19 @@ def evaluate(
     data = open_source(source)
     with reporting(progress) as report:
         encoded = encode_split(encoder, data, progress=report)
-    return evaluate_rows(encoded, data)
+    return evaluate_rows(encoded, data, **(REPORTED | options))
+
+
+def evaluate_file(file: str | Path, **options: Any) -> Scores:
+    """Score the codes of an `.npz`, whichever program made them.
+
+    It has the arrays codes, n_bits, labels, and query and database, which are row numbers; without
+    these, each row is a query against all others. `options` are those of `evaluate_codes`.
+    """
+    from orbithash.data.codes_file import read_codes
+
+    stored = read_codes(Path(file))
+    return evaluate_rows(stored, stored, **(REPORTED | options))
 
 
 def encode_split(
@@ -61,12 +84,14 @@ def encode_split(
 
 
 def evaluate_rows(
-    encoded: "Encoded",
-    data: "ImageSource | LabelledFeatures",
-    *,
-    precision_at: Sequence[int] = PRECISION_AT,
+    encoded: "Encoded | LabelledCodes",
+    data: "ImageSource | LabelledFeatures | LabelledCodes",
+    **options: Any,
 ) -> Scores:
-    """Score the codes of rows: every query of the split against its whole database."""
+    """Score the codes of rows: every query of the split against its whole database.
+
+    `options` are those of `evaluate_codes`.
+    """
     codes, labels, split = encoded.codes, data.labels[encoded.rows], data.split
     if both := len(np.intersect1d(split.query, split.database)):
         logger.warning("%d queries are also in the database and find themselves first", both)
@@ -76,17 +101,19 @@ def evaluate_rows(
         codes[database],
         labels[query],
         labels[database],
-        n_bits=encoded.embeddings.shape[1],
-        precision_at=precision_at,
+        n_bits=encoded.n_bits,
         leave_one_out=not split.has_queries,
-        query_embeddings=encoded.embeddings[query],
+        query_embeddings=None if encoded.embeddings is None else encoded.embeddings[query],
+        **options,
     )
     names = class_names(data, map(int, scores.map_by_class))
     by_name = {names[int(number)]: value for number, value in scores.map_by_class.items()}
     return replace(scores, map_by_class=by_name)
 
 
-def class_names(data: "ImageSource | LabelledFeatures", numbers: Iterable[int]) -> dict[int, str]:
+def class_names(
+    data: "ImageSource | LabelledFeatures | LabelledCodes", numbers: Iterable[int]
+) -> dict[int, str]:
     """Return the names of classes by number; the number if classes have no names that differ."""
     if not data.classes or len(set(data.classes)) < len(data.classes):
         return {number: str(number) for number in numbers}
@@ -94,21 +121,21 @@ def class_names(data: "ImageSource | LabelledFeatures", numbers: Iterable[int]) 
 
 
 def query_and_database(
-    encoded: "Encoded", data: "ImageSource | LabelledFeatures"
+    encoded: "Encoded | LabelledCodes", data: "ImageSource | LabelledFeatures | LabelledCodes"
 ) -> tuple[Int64[np.ndarray, " queries"], Int64[np.ndarray, " database"]]:
     """Return the positions of the queries and of the database in the encoded rows."""
     split = data.split
     if not split.has_queries:
         everything = np.arange(len(encoded.rows))
         return everything, everything
-    query, database = (
-        np.flatnonzero(np.isin(encoded.rows, part)) for part in (split.query, split.database)
-    )
-    return query, database
+    return encoded.positions(split.query), encoded.positions(split.database)
 
 
 def worst_queries(
-    scores: Scores, encoded: "Encoded", data: "ImageSource | LabelledFeatures", n: int
+    scores: Scores,
+    encoded: "Encoded | LabelledCodes",
+    data: "ImageSource | LabelledFeatures | LabelledCodes",
+    n: int,
 ) -> list[tuple[int, float]]:
     """Return row and average precision of the `n` queries that are ranked worst, worst first.
 

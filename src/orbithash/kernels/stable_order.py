@@ -1,16 +1,17 @@
-"""Average precision of a stable sort by distance, by counting instead of sorting.
+"""Average precision in one order of the ties: database order by counting, any other by sorting.
 
 In database order, the rank of an item is the number of items at smaller distances, plus the number
 already seen at its own distance, plus one. The relevant items up to that rank are counted the same
-way.
+way. Sorting, which is also the reference of the counting, is for other orders of the ties.
 """
 
+from typing import Literal
+
 import numpy as np
-from jaxtyping import Bool, Float64, Int64, UInt8, UInt64
+from jaxtyping import Bool, Float64, Int64, UInt64
 from numba import prange
 
 from orbithash.kernels.hamming import block_distances
-from orbithash.kernels.plain_search import hamming_distances_reference
 from orbithash.kernels.threads import parallel_njit, queries_per_task
 
 BLOCK_CODES = 16384
@@ -24,16 +25,16 @@ def stable_precision_sums(
     is_relevant: Bool[np.ndarray, "queries groups"],
     items_before: Int64[np.ndarray, "queries distances"],
     relevant_before: Int64[np.ndarray, "queries distances"],
-    cutoffs: Int64[np.ndarray, " cutoffs"],
+    cutoffs: Int64[np.ndarray, "queries cutoffs"],
+    left_out: Int64[np.ndarray, " queries"],
 ) -> tuple[Float64[np.ndarray, "queries cutoffs"], Int64[np.ndarray, "queries cutoffs"]]:
     """Return the sum of precisions at the relevant ranks up to each cutoff, and their number.
 
     Codes have the layout of `as_words`. Database item i is relevant to a query if
     `is_relevant[query, group[i]]`; `items_before` and `relevant_before` count the items below each
-    distance.
+    distance. `left_out` is the position of an item that is not in the query's list, or -1.
     """
-    shape = (len(is_relevant), len(cutoffs))
-    sums, found = np.zeros(shape, dtype=np.float64), np.zeros(shape, dtype=np.int64)
+    sums, found = np.zeros(cutoffs.shape, np.float64), np.zeros(cutoffs.shape, np.int64)
     add_precisions(
         queries,
         database,
@@ -42,6 +43,7 @@ def stable_precision_sums(
         items_before.copy(),
         relevant_before.copy(),
         cutoffs,
+        left_out,
         queries_per_task(len(is_relevant), MAX_QUERIES_PER_TASK),
         sums,
         found,
@@ -49,24 +51,49 @@ def stable_precision_sums(
     return sums, found
 
 
-def stable_precision_sums_reference(
-    queries: UInt8[np.ndarray, "queries bytes"],
-    database: UInt8[np.ndarray, "database bytes"],
-    related: Bool[np.ndarray, "queries database"],
-    cutoffs: Int64[np.ndarray, " cutoffs"],
+def sorted_precision_sums(
+    queries: UInt64[np.ndarray, "words queries"],
+    database: UInt64[np.ndarray, "words database"],
+    group: Int64[np.ndarray, " database"],
+    is_relevant: Bool[np.ndarray, "queries groups"],
+    cutoffs: Int64[np.ndarray, "queries cutoffs"],
+    left_out: Int64[np.ndarray, " queries"],
+    kind: Literal["stable"] | None = None,
 ) -> tuple[Float64[np.ndarray, "queries cutoffs"], Int64[np.ndarray, "queries cutoffs"]]:
-    """Compute the same in plain numpy, by a stable sort, from packed codes and related pairs."""
-    order = np.argsort(hamming_distances_reference(queries, database), axis=1, kind="stable")
-    relevant = np.take_along_axis(related, order, axis=1)
-    ranks = np.arange(1, len(database) + 1)
-    precisions = np.where(relevant, relevant.cumsum(axis=1) / ranks, 0.0)
-    within = ranks[:, None] <= cutoffs
-    return precisions @ within, relevant.astype(np.int64) @ within
+    """Return the same of lists sorted by numpy, by default in an order that is not stable.
+
+    Distances are float32, as in published code: numpy sorts each type in its own way.
+    """
+    sums, found = np.zeros(cutoffs.shape, np.float64), np.zeros(cutoffs.shape, np.int64)
+    ranks = np.arange(1, database.shape[1] + 1)
+    for query, relevance in enumerate(is_relevant):
+        distances = np.zeros(database.shape[1], dtype=np.float32)
+        for word, codes in zip(queries[:, query], database, strict=True):
+            distances += np.bitwise_count(word ^ codes)
+        relevant = relevance[group]
+        if left_out[query] >= 0:
+            distances = np.delete(distances, left_out[query])
+            relevant = np.delete(relevant, left_out[query])
+        relevant = relevant[np.argsort(distances, kind=kind)]
+        precisions = relevant.cumsum()[relevant] / ranks[: len(relevant)][relevant]
+        found[query] = np.append(0, relevant.cumsum())[np.minimum(cutoffs[query], len(relevant))]
+        sums[query] = np.append(0, precisions.cumsum())[found[query]]
+    return sums, found
 
 
 @parallel_njit
 def add_precisions(  # type: ignore[no-untyped-def]
-    queries, database, group, is_relevant, ranks, relevant_ranks, cutoffs, task_queries, sums, found
+    queries,
+    database,
+    group,
+    is_relevant,
+    ranks,
+    relevant_ranks,
+    cutoffs,
+    left_out,
+    task_queries,
+    sums,
+    found,
 ):
     """`ranks` and `relevant_ranks` start as the counts before each distance, and count on."""
     n_queries, n = len(is_relevant), database.shape[1]
@@ -77,13 +104,15 @@ def add_precisions(  # type: ignore[no-untyped-def]
             for query in range(task * task_queries, min((task + 1) * task_queries, n_queries)):
                 block_distances(queries, query, database, start, stop, distances)
                 for i in range(stop - start):
+                    if start + i == left_out[query]:
+                        continue
                     distance = distances[i]
                     ranks[query, distance] += 1
                     if is_relevant[query, group[start + i]]:
                         relevant_ranks[query, distance] += 1
                         rank = ranks[query, distance]
                         precision = relevant_ranks[query, distance] / rank
-                        for c in range(cutoffs.size):
-                            if rank <= cutoffs[c]:
+                        for c in range(cutoffs.shape[1]):
+                            if rank <= cutoffs[query, c]:
                                 sums[query, c] += precision
                                 found[query, c] += 1

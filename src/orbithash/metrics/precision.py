@@ -1,4 +1,4 @@
-"""Precision of ranked lists: average precision (AP), of the first N, and of Hamming balls.
+"""Precision of ranked lists: average precision (AP), of the first N, and of Hamming balls; hits.
 
 AP is the mean of the precisions at the ranks of the relevant items. Hamming distances are small
 integers, so a ranked list consists mostly of ties, and the order inside the ties changes AP by
@@ -7,19 +7,20 @@ several points. These functions cover all orders, from two histograms:
 items     (queries, distances)  number of database items at each distance from each query
 relevant  (queries, distances)  number of relevant ones among them
 
-AP at a cutoff counts the ranks up to it and divides by min(cutoff, relevant items). A query without
+AP at a cutoff counts the ranks up to it and divides by min(cutoff, relevant items). Queries may
+have cutoffs of their own: AP@R is AP at the number R of the query's relevant items. A query without
 relevant items has AP NaN, so that a mean can leave it out.
 """
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import digamma
+from scipy.special import digamma, gammaln
 
 
 def expected_average_precision(
     items: Int[np.ndarray, "queries distances"],
     relevant: Int[np.ndarray, "queries distances"],
-    cutoff: int | None = None,
+    cutoff: int | Int[np.ndarray, " queries"] | None = None,
 ) -> Float[np.ndarray, " queries"]:
     """Return the mean of AP over all orders of the ties.
 
@@ -43,7 +44,7 @@ def expected_average_precision(
 def optimistic_average_precision(
     items: Int[np.ndarray, "queries distances"],
     relevant: Int[np.ndarray, "queries distances"],
-    cutoff: int | None = None,
+    cutoff: int | Int[np.ndarray, " queries"] | None = None,
 ) -> Float[np.ndarray, " queries"]:
     """Return the highest AP of any order of the ties: relevant items first.
 
@@ -57,7 +58,7 @@ def optimistic_average_precision(
 def pessimistic_average_precision(
     items: Int[np.ndarray, "queries distances"],
     relevant: Int[np.ndarray, "queries distances"],
-    cutoff: int | None = None,
+    cutoff: int | Int[np.ndarray, " queries"] | None = None,
 ) -> Float[np.ndarray, " queries"]:
     """Return the lowest AP of any order of the ties: relevant items last.
 
@@ -116,10 +117,40 @@ def precision_of_first(
     return precision
 
 
+def hit_among_first(
+    items: Int[np.ndarray, "queries distances"],
+    relevant: Int[np.ndarray, "queries distances"],
+    cutoff: int,
+) -> Float[np.ndarray, " queries"]:
+    """Return the chance that a relevant item is among the first `cutoff`, over all orders of ties.
+
+    Its mean over queries is Recall@k as metric learning defines it: the share of queries that have
+    at least one relevant item among the first k. A query without relevant items has NaN.
+
+    The first two of three tied items miss the only relevant one in one order of three:
+
+    >>> hit_among_first(np.array([[0, 3]]), np.array([[0, 1]]), cutoff=2).round(4)
+    array([0.6667])
+    """
+    # A tie within the cutoff hits if it has a relevant item. The tie that crosses the cutoff misses
+    # if its first ranks are all taken by irrelevant items: C(irrelevant, ranks) / C(items, ranks).
+    ranks = ranks_within(counts_before(items), items, cutoff)
+    irrelevant = items - relevant
+    can_miss = irrelevant >= ranks
+    log_chance = (
+        gammaln(irrelevant + 1.0)
+        - gammaln(np.where(can_miss, irrelevant - ranks, 0) + 1.0)
+        - gammaln(items + 1.0)
+        + gammaln(items - ranks + 1.0)
+    )
+    miss = np.where(can_miss, np.exp(log_chance), 0.0)
+    return np.where(relevant.any(axis=1), 1 - miss.prod(axis=1), np.nan)
+
+
 def consecutive_precisions(
     before: Int[np.ndarray, "queries distances"],
     relevant: Int[np.ndarray, "queries distances"],
-    cutoff: int | None,
+    cutoff: int | Int[np.ndarray, " queries"] | None,
 ) -> Float[np.ndarray, " queries"]:
     """Sum the precisions if the relevant items of a tie are consecutive, after `before` items.
 
@@ -134,7 +165,7 @@ def consecutive_precisions(
 def divide_by_relevant(
     sums: Float[np.ndarray, " queries"],
     relevant: Int[np.ndarray, "queries distances"],
-    cutoff: int | None,
+    cutoff: int | Int[np.ndarray, " queries"] | None,
 ) -> Float[np.ndarray, " queries"]:
     """Return AP from the sum of precisions; NaN without relevant items."""
     n_relevant = relevant.sum(axis=1)
@@ -157,10 +188,12 @@ def counts_before(
 def ranks_within(
     before: Int[np.ndarray, "queries distances"],
     items: Int[np.ndarray, "queries distances"],
-    cutoff: int | None,
+    cutoff: int | Int[np.ndarray, " queries"] | None,
 ) -> Int[np.ndarray, "queries distances"]:
     """Return the number of ranks of each tie up to the cutoff."""
-    return items if cutoff is None else np.asarray(np.clip(cutoff - before, 0, items))
+    if cutoff is None:
+        return items
+    return np.asarray(np.clip(np.reshape(cutoff, (-1, 1)) - before, 0, items))
 
 
 def harmonic_difference(

@@ -10,21 +10,28 @@ from jaxtyping import Float
 from orbithash.errors import InputError
 
 
+def no_radii() -> Float[np.ndarray, " radii"]:
+    return np.empty(0)
+
+
 @dataclass(frozen=True, eq=False)
 class PrecisionRecall:
     """Mean precision and recall within each Hamming radius 0 … n_bits.
 
-    Precision is NaN where the balls of all queries are empty.
+    A query's ball is empty where no item is within the radius of it. `precision` leaves empty balls
+    out, and is NaN where all are empty; `precision_or_zero` counts them as 0.
     """
 
     precision: Float[np.ndarray, " radii"]
     recall: Float[np.ndarray, " radii"]
+    # No values in scores of earlier versions.
+    precision_or_zero: Float[np.ndarray, " radii_or_none"] = field(default_factory=no_radii)
+    empty: Float[np.ndarray, " radii_or_none"] = field(default_factory=no_radii)  # share of queries
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, PrecisionRecall)
-            and np.array_equal(self.precision, other.precision, equal_nan=True)
-            and np.array_equal(self.recall, other.recall, equal_nan=True)
+        return isinstance(other, PrecisionRecall) and all(
+            np.array_equal(getattr(self, each.name), getattr(other, each.name), equal_nan=True)
+            for each in fields(self)
         )
 
 
@@ -38,7 +45,8 @@ class Scores:
     precision_recall: PrecisionRecall
     precision_at: dict[int, float]  # of the first N, mean over all orders of the ties
     map_at: dict[int, float]  # MAP@N, divided by min(N, relevant items)
-    map_at_found: dict[int, float]  # MAP@N, divided by the relevant items found; stable order
+    # MAP@N, divided by the relevant items found; in stable order, or that of ties="argsort".
+    map_at_found: dict[int, float]
     ties: str
     n_bits: int
     queries: int
@@ -47,6 +55,13 @@ class Scores:
     map_asymmetric: float | None = None  # of embeddings of the queries against the same codes
     # By class name, or by number if classes have no names: over the queries with this label.
     map_by_class: dict[str, float] = field(default_factory=dict)
+    # Share of queries with no relevant item among the first N, in the order of `map_at_found`; that
+    # counts them as 0.
+    nothing_found_at: dict[int, float] = field(default_factory=dict)
+    # Only where they were asked for:
+    map_at_r: float | None = None  # MAP@R, R being the number of the query's relevant items
+    # Share of queries with a relevant item among the first N, mean over all orders of the ties.
+    recall_at: dict[int, float] = field(default_factory=dict)
     # One per query, NaN for those without relevant items; not in the JSON.
     average_precision: Float[np.ndarray, " n"] = field(
         default_factory=lambda: np.empty(0), compare=False, repr=False
@@ -82,10 +97,14 @@ class Scores:
 
 def read_field(name: str, values: dict[str, Any]) -> Any:
     """Convert a field from JSON, which has no tuples, arrays, NaN or integer keys."""
-    if name == "map_by_class":  # missing in files of earlier versions
-        return {str(label): float(score) for label, score in values.get(name, {}).items()}
-    if name == "map_asymmetric":
-        return values.get(name)
+    match name:
+        case "map_by_class":  # missing in files of earlier versions, as are the next two
+            return {str(label): float(score) for label, score in values.get(name, {}).items()}
+        case "nothing_found_at" | "recall_at":
+            return by_cutoff(values.get(name, {}))
+        case "map_at_r" | "map_asymmetric":
+            value = values.get(name)
+            return None if value is None else float(value)
     value = values[name]
     match name:
         case "map_bounds":
@@ -93,11 +112,14 @@ def read_field(name: str, values: dict[str, Any]) -> Any:
             return (float(lowest), float(highest))
         case "precision_recall":
             # dtype float turns None into NaN.
-            return PrecisionRecall(
-                precision=np.array(value["precision"], dtype=float),
-                recall=np.array(value["recall"], dtype=float),
-            )
+            curves = ("precision", "recall", "precision_or_zero", "empty")
+            arrays = {curve: np.array(value[curve], float) for curve in curves if curve in value}
+            return PrecisionRecall(**arrays)
         case "precision_at" | "map_at" | "map_at_found":
-            return {int(cutoff): float(score) for cutoff, score in value.items()}
+            return by_cutoff(value)
         case _:
             return value
+
+
+def by_cutoff(values: dict[str, Any]) -> dict[int, float]:
+    return {int(cutoff): float(score) for cutoff, score in values.items()}

@@ -1,6 +1,7 @@
 """Evaluation of packed codes: their scores as means over the queries."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,14 @@ from orbithash.codes import as_codes, binarize, pack
 from orbithash.errors import InputError
 from orbithash.kernels.histograms import graded_histograms
 from orbithash.kernels.plain_search import as_words
-from orbithash.kernels.stable_order import stable_precision_sums
+from orbithash.kernels.stable_order import sorted_precision_sums, stable_precision_sums
 from orbithash.metrics.asymmetric import asymmetric_average_precision
 from orbithash.metrics.ndcg import expected_ndcg
 from orbithash.metrics.precision import (
     counts_before,
     divide_by_relevant,
     expected_average_precision,
+    hit_among_first,
     optimistic_average_precision,
     pessimistic_average_precision,
     precision_of_first,
@@ -38,9 +40,11 @@ BY_HISTOGRAM: dict[str, Callable[..., Float[np.ndarray, " queries"]]] = {
     "optimistic": optimistic_average_precision,
     "pessimistic": pessimistic_average_precision,
 }
-TIES = (*BY_HISTOGRAM, "stable")
+IN_ORDER = ("stable", "argsort")
+TIES = (*BY_HISTOGRAM, *IN_ORDER)
 CHUNK_NUMBERS = 1 << 21  # memory of a chunk of queries; does not change any score
 PRECISION_AT = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+RECALL_AT = (1, 10)
 
 
 def evaluate_codes(
@@ -53,19 +57,24 @@ def evaluate_codes(
     ties: str = "expected",
     map_at: Sequence[int] = (),
     precision_at: Sequence[int] = PRECISION_AT,
+    recall_at: Sequence[int] = (),
+    map_at_r: bool = False,
     leave_one_out: bool = False,
     query_embeddings: ArrayLike | None = None,
 ) -> Scores:
     """Rank the database by Hamming distance for each query, and score the ranking.
 
     Args:
-        ties: how `map` and `map_at` order items at the same distance: "expected" is the mean
-            over all orders, "optimistic" and "pessimistic" are the best and the worst order,
-            "stable" is database order.
+        ties: how `map`, `map_at` and `map_at_r` order items at the same distance: "expected" is
+            the mean over all orders, "optimistic" and "pessimistic" are the best and the worst
+            order, "stable" is database order, and "argsort" is the order of `numpy.argsort` by
+            default, which depends on the version of numpy and on the processor.
         map_at: the N of MAP@N.
         precision_at: the N of precision@N; those beyond the size of the database are left out.
-        leave_one_out: Queries and database are the same items, and no item is in its own ranking;
-            not with `map_at` or stable ties.
+        recall_at: the N of Recall@N, the share of queries with a relevant item among the first N.
+        map_at_r: also MAP@R, that is MAP over the first R items, R being the number of relevant
+            ones (Musgrave et al., "A Metric Learning Reality Check", 2020).
+        leave_one_out: Queries and database are the same items, and no item is in its own ranking.
         query_embeddings: the embeddings of the query codes; they add `map_asymmetric`, the MAP of
             ranking the database by its asymmetric distance to them.
 
@@ -77,11 +86,9 @@ def evaluate_codes(
     >>> scores.map, scores.map_bounds
     (0.75, (0.5, 1.0))
     """
-    check_options(ties, map_at, precision_at)
+    check_options(ties, map_at=map_at, precision_at=precision_at, recall_at=recall_at)
     query_codes = as_codes(query_codes, n_bits, "query")
     database_codes = as_codes(database_codes, n_bits, "database")
-    if leave_one_out and (map_at or ties == "stable"):
-        raise InputError("got leave_one_out with map_at or stable ties; leave one of them out")
     if leave_one_out and not np.array_equal(query_codes, database_codes):
         raise InputError("got leave_one_out with different queries and database; give the same")
     for name, codes in (("query", query_codes), ("database", database_codes)):
@@ -94,16 +101,20 @@ def evaluate_codes(
     check_same_kind(query_labels, database_labels)
 
     n_database = len(database_codes) - leave_one_out
-    map_at, precision_at = tuple(map_at), tuple(n for n in precision_at if n <= n_database)
+    wanted = Wanted(
+        ties=ties,
+        map_at=distinct(map_at),
+        precision_at=distinct(n for n in precision_at if n <= n_database),
+        recall_at=distinct(recall_at),
+        map_at_r=map_at_r,
+    )
     means, average_precision = query_means(
         as_words(query_codes),
         as_words(database_codes),
         query_labels,
         group_by_labels(database_labels),
+        wanted,
         n_bits=n_bits,
-        ties=ties,
-        map_at=map_at,
-        precision_at=precision_at,
         leave_one_out=leave_one_out,
     )
     n_scored = int(np.count_nonzero(~np.isnan(average_precision)))
@@ -127,10 +138,15 @@ def evaluate_codes(
         map=min(max(float(means["map"]), low), high),  # rounding must not leave the bounds
         map_bounds=(low, high),
         ndcg=float(means["ndcg"]),
-        precision_recall=PrecisionRecall(precision=means["precision"], recall=means["recall"]),
-        precision_at={int(n): float(means["precision_at", n]) for n in precision_at},
-        map_at={int(n): float(means["map_at", n]) for n in map_at},
-        map_at_found={int(n): float(means["map_at_found", n]) for n in map_at},
+        precision_recall=PrecisionRecall(
+            precision=means["precision"],
+            recall=means["recall"],
+            precision_or_zero=means.sum_of("precision") / n_scored,
+            empty=1 - means.count_of("precision") / n_scored,
+        ),
+        precision_at=means.by_cutoff("precision_at", wanted.precision_at),
+        map_at=means.by_cutoff("map_at", wanted.map_at),
+        map_at_found=means.by_cutoff("map_at_found", wanted.map_at),
         ties=ties,
         n_bits=int(n_bits),
         queries=len(query_codes),
@@ -138,6 +154,9 @@ def evaluate_codes(
         database=n_database,
         map_asymmetric=map_asymmetric,
         map_by_class=mean_by_class(average_precision, query_labels),
+        nothing_found_at=means.by_cutoff("nothing_found_at", wanted.map_at),
+        map_at_r=float(means["map_at_r"]) if map_at_r else None,
+        recall_at=means.by_cutoff("recall_at", wanted.recall_at),
         average_precision=average_precision,
     )
 
@@ -156,16 +175,25 @@ def checked_embeddings(
     return array
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """Which scores to compute."""
+
+    ties: str
+    map_at: tuple[int, ...]
+    precision_at: tuple[int, ...]
+    recall_at: tuple[int, ...]
+    map_at_r: bool
+
+
 def query_means(
     queries: UInt64[np.ndarray, "words queries"],
     database: UInt64[np.ndarray, "words database"],
     query_labels: Shaped[np.ndarray, "queries *classes"],
     groups: LabelGroups,
+    wanted: Wanted,
     *,
     n_bits: int,
-    ties: str,
-    map_at: Sequence[int],
-    precision_at: Sequence[int],
     leave_one_out: bool = False,
 ) -> tuple["RunningMeans", Float[np.ndarray, " queries"]]:
     """Return the means over the queries that have relevant items, and the AP of each query."""
@@ -183,11 +211,15 @@ def query_means(
         if leave_one_out:
             remove_self(items, by_grade, query_labels[chunk])
             kept = by_grade.any(axis=(1, 2))
-            items, by_grade, chunk = items[kept], by_grade[kept], chunk[kept]
-        values = histogram_scores(items, by_grade, ties, map_at, precision_at)
-        if ties == "stable" or map_at:
+            items, by_grade, chunk, grades = items[kept], by_grade[kept], chunk[kept], grades[kept]
+        values = histogram_scores(items, by_grade, wanted)
+        if wanted.ties in IN_ORDER or wanted.map_at:
+            words = np.ascontiguousarray(queries[:, chunk])
+            left_out = chunk if leave_one_out else np.full(len(chunk), -1)
             relevant = by_grade.sum(axis=1)
-            values |= stable_scores(words, database, groups, grades, items, relevant, ties, map_at)
+            values |= scores_in_order(
+                words, database, groups, grades, items, relevant, left_out, wanted
+            )
         means.add(values)
         average_precision[chunk] = values["map"]
     return means, average_precision
@@ -229,9 +261,7 @@ def remove_self(
 def histogram_scores(
     items: Int64[np.ndarray, "queries distances"],
     by_grade: Int64[np.ndarray, "queries grades distances"],
-    ties: str,
-    map_at: Sequence[int],
-    precision_at: Sequence[int],
+    wanted: Wanted,
 ) -> dict[Any, Float[np.ndarray, "queries ..."]]:
     """Return the scores of each query that histograms give."""
     relevant = by_grade.sum(axis=1)
@@ -242,42 +272,55 @@ def histogram_scores(
         "precision": precision_within(items, relevant),
         "recall": recall_within(relevant),
     }
-    values |= {("precision_at", n): precision_of_first(items, relevant, n) for n in precision_at}
-    if ties in BY_HISTOGRAM:
-        average_precision = BY_HISTOGRAM[ties]
+    for n in wanted.precision_at:
+        values["precision_at", n] = precision_of_first(items, relevant, n)
+    for n in wanted.recall_at:
+        values["recall_at", n] = hit_among_first(items, relevant, n)
+    if wanted.ties in BY_HISTOGRAM:
+        average_precision = BY_HISTOGRAM[wanted.ties]
         values["map"] = average_precision(items, relevant)
-        values |= {("map_at", n): average_precision(items, relevant, n) for n in map_at}
+        for n in wanted.map_at:
+            values["map_at", n] = average_precision(items, relevant, n)
+        if wanted.map_at_r:
+            values["map_at_r"] = average_precision(items, relevant, relevant.sum(axis=1))
     return values
 
 
-def stable_scores(
+def scores_in_order(
     queries: UInt64[np.ndarray, "words queries"],
     database: UInt64[np.ndarray, "words database"],
     groups: LabelGroups,
     grades: Int32[np.ndarray, "queries groups"],
     items: Int64[np.ndarray, "queries distances"],
     relevant: Int64[np.ndarray, "queries distances"],
-    ties: str,
-    map_at: Sequence[int],
+    left_out: Int64[np.ndarray, " queries"],
+    wanted: Wanted,
 ) -> dict[Any, Float[np.ndarray, " queries"]]:
-    """Return stable AP and AP@N by the relevant found, in a second pass in database order."""
-    cutoffs = np.array([*map_at, database.shape[1]], dtype=np.int64)
-    sums, found = stable_precision_sums(
-        queries,
-        database,
-        groups.group,
-        grades > 0,
-        counts_before(items),
-        counts_before(relevant),
-        cutoffs,
-    )
+    """Return AP in one order of the ties and AP@N by the relevant found, in a second pass."""
+    n_relevant = relevant.sum(axis=1)
+    # MAP@N, MAP@R and MAP.
+    cutoffs = np.empty((len(items), len(wanted.map_at) + 2), dtype=np.int64)
+    cutoffs[:, :-2], cutoffs[:, -2], cutoffs[:, -1] = wanted.map_at, n_relevant, database.shape[1]
+    is_relevant = grades > 0
+    if wanted.ties == "argsort":
+        sums, found = sorted_precision_sums(
+            queries, database, groups.group, is_relevant, cutoffs, left_out
+        )
+    else:
+        before, relevant_before = counts_before(items), counts_before(relevant)
+        sums, found = stable_precision_sums(
+            queries, database, groups.group, is_relevant, before, relevant_before, cutoffs, left_out
+        )
     values: dict[Any, np.ndarray] = {}
-    for column, n in enumerate(map_at):
+    for column, n in enumerate(wanted.map_at):
         # No relevant items among the first N: AP is 0.
         values["map_at_found", n] = sums[:, column] / np.maximum(found[:, column], 1)
-        if ties == "stable":
+        values["nothing_found_at", n] = (found[:, column] == 0).astype(float)
+    if wanted.ties in IN_ORDER:
+        for column, n in enumerate(wanted.map_at):
             values["map_at", n] = divide_by_relevant(sums[:, column], relevant, n)
-    if ties == "stable":
+        if wanted.map_at_r:
+            values["map_at_r"] = divide_by_relevant(sums[:, -2], relevant, None)
         values["map"] = divide_by_relevant(sums[:, -1], relevant, None)
     return values
 
@@ -294,12 +337,21 @@ def max_labels(labels: Shaped[np.ndarray, "groups *classes"]) -> int:
     return 1 if labels.ndim == 1 else int(labels.sum(axis=1).max())
 
 
-def check_options(ties: str, map_at: Sequence[int], precision_at: Sequence[int]) -> None:
+def check_options(ties: str, **cutoffs: Sequence[int]) -> None:
     if ties not in TIES:
         raise InputError(f"got ties={ties!r}; choose one of {', '.join(TIES)}")
-    for name, cutoffs in (("map_at", map_at), ("precision_at", precision_at)):
-        if not all(isinstance(cutoff, int | np.integer) and cutoff >= 1 for cutoff in cutoffs):
-            raise InputError(f"got {name}={tuple(cutoffs)}; pass whole numbers from 1 on")
+    for name, numbers in cutoffs.items():
+        if not all(isinstance(cutoff, int | np.integer) and cutoff >= 1 for cutoff in numbers):
+            raise InputError(f"got {name}={tuple(numbers)}; pass whole numbers from 1 on")
+
+
+def distinct(cutoffs: Iterable[int]) -> tuple[int, ...]:
+    """Return cutoffs as integers, in their order and each once.
+
+    >>> distinct([10, 1, 10])
+    (10, 1)
+    """
+    return tuple(dict.fromkeys(map(int, cutoffs)))
 
 
 class RunningMeans:
@@ -319,6 +371,15 @@ class RunningMeans:
         for name, value in values.items():
             self._sums[name] = self._sums.get(name, 0) + np.nansum(value, axis=0)
             self._counts[name] = self._counts.get(name, 0) + (~np.isnan(value)).sum(axis=0)
+
+    def sum_of(self, name: Any) -> Any:
+        return self._sums[name]
+
+    def count_of(self, name: Any) -> Any:
+        return self._counts[name]
+
+    def by_cutoff(self, name: str, cutoffs: Iterable[int]) -> dict[int, float]:
+        return {n: float(self[name, n]) for n in cutoffs}
 
     def __getitem__(self, name: Any) -> Any:
         with np.errstate(invalid="ignore"):

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Int32, Int64, Shaped
 
+from orbithash.data.codes_file import LabelledCodes
 from orbithash.encoders import Encoded, RunRecord
 from orbithash.evaluation import Scores, class_names, query_and_database, worst_queries
 from orbithash.experiments.report.examples import ExampleHit, image_folders, thumbnail_uris
@@ -64,15 +65,19 @@ class QueryRow:
 def write_evaluation_report(
     file: Path,
     scores: Scores,
-    encoded: Encoded,
-    data: SourceData,
-    record: RunRecord,
+    encoded: Encoded | LabelledCodes,
+    data: SourceData | LabelledCodes,
+    record: RunRecord | None,
     *,
     run: str,
     source: str,
+    table: Sequence[tuple[str, str, str]] = (),
     notes: Sequence[str] = (),
 ) -> None:
-    """Write the page; `encoded` are the rows that `scores` are about, `notes` warn the reader."""
+    """Write the page; `encoded` are the rows that `scores` are about, `notes` warn the reader.
+
+    Codes of a file have no `record`. `table` has a name, a value and a remark for each score.
+    """
     classes = class_rows(scores, encoded, data)
     confusions = [confusion for row in classes for confusion in row.confusions]
     worst = [
@@ -87,6 +92,7 @@ def write_evaluation_report(
         run=run,
         source=source,
         title=Path(source).name or source,
+        table=table,
         notes=notes,
         classes=classes[:MAX_CLASSES],
         n_classes=len(classes),
@@ -97,7 +103,7 @@ def write_evaluation_report(
         worst=worst,
         thumbnails=thumbnail_uris(data, shown, image_folders(source), side=SIDE),
         names={row: item_name(data, row) for row in shown},
-        pictures=score_pictures(record.method, scores),
+        pictures=score_pictures(record.method if record else "codes", scores),
     )
     file.write_text(page, encoding="utf-8")
 
@@ -111,7 +117,9 @@ def score_pictures(method: str, scores: Scores) -> list[Picture]:
     ]
 
 
-def class_rows(scores: Scores, encoded: Encoded, data: SourceData) -> list[ClassRow]:
+def class_rows(
+    scores: Scores, encoded: Encoded | LabelledCodes, data: SourceData | LabelledCodes
+) -> list[ClassRow]:
     """Return the classes of the scored queries, that of the lowest MAP first.
 
     Confusions are counted among the first `N_HITS` results; if the database has fewer images of the
@@ -150,7 +158,9 @@ def class_rows(scores: Scores, encoded: Encoded, data: SourceData) -> list[Class
 
 
 def nearest_rows(
-    encoded: Encoded, data: SourceData, queries: Int64[np.ndarray, " queries"]
+    encoded: Encoded | LabelledCodes,
+    data: SourceData | LabelledCodes,
+    queries: Int64[np.ndarray, " queries"],
 ) -> Iterator[
     tuple[
         Int64[np.ndarray, " chunk"],
@@ -230,7 +240,12 @@ def largest_class(
     return np.asarray((labels * of_class).max(axis=1))
 
 
-def query_row(encoded: Encoded, data: SourceData, row: int, average_precision: float) -> QueryRow:
+def query_row(
+    encoded: Encoded | LabelledCodes,
+    data: SourceData | LabelledCodes,
+    row: int,
+    average_precision: float,
+) -> QueryRow:
     """Search for the nearest images of one query."""
     ((_, nearest, distances),) = nearest_rows(encoded, data, np.flatnonzero(encoded.rows == row))
     is_related = related(data.labels[[row]], data.labels[nearest[0]])[0]
@@ -244,5 +259,5 @@ def query_row(encoded: Encoded, data: SourceData, row: int, average_precision: f
     return QueryRow(row, label_text(data, row), average_precision, n_related, hits)
 
 
-def item_name(data: SourceData, row: int) -> str:
+def item_name(data: SourceData | LabelledCodes, row: int) -> str:
     return f"row {row}" if data.paths is None else data.paths[row]

@@ -10,6 +10,7 @@ from jaxtyping import Int64
 from PIL import Image, ImageOps
 
 from orbithash.data import ImageFiles
+from orbithash.data.codes_file import LabelledCodes
 from orbithash.data.transforms import read_rgb
 from orbithash.errors import UnreadableImageError
 from orbithash.experiments.report.html import data_uri
@@ -151,8 +152,10 @@ def thumbnail(file: Path | None, side: int = SIDE) -> Image.Image | None:
         return None
 
 
-def find_image(data: SourceData, row: int, folders: Sequence[Path] = ()) -> Path | None:
-    """Return the file of a row; paths in a features file are relative to one of the folders."""
+def find_image(
+    data: SourceData | LabelledCodes, row: int, folders: Sequence[Path] = ()
+) -> Path | None:
+    """Return the file of a row; paths in a file of arrays are relative to one of the folders."""
     if isinstance(data, ImageFiles):
         return data.file(row)
     if data.paths is None:
@@ -167,7 +170,11 @@ def image_folders(source: str) -> tuple[Path, ...]:
 
 
 def thumbnail_uris(
-    data: SourceData, rows: Iterable[int], folders: Sequence[Path], *, side: int = SIDE
+    data: SourceData | LabelledCodes,
+    rows: Iterable[int],
+    folders: Sequence[Path],
+    *,
+    side: int = SIDE,
 ) -> dict[int, str]:
     """Return thumbnails as data URIs by row, without those of missing or unreadable images."""
     uris = {}

@@ -13,6 +13,7 @@ import numpy as np
 from orbithash.data import ImageFiles, ImageSource, LabelledFeatures, read_features
 from orbithash.data.augmentation import CROP_SETTINGS
 from orbithash.data.benchmarks import BENCHMARKS
+from orbithash.data.codes_file import LabelledCodes
 from orbithash.data.sources import holds_features, open_source
 from orbithash.encoders.extraction.extract import extract_features
 from orbithash.encoders.runs.fingerprints import (
@@ -117,7 +118,7 @@ def open_source_data(source: TableSource, *, fine_tuned: bool) -> SourceData:
     return read_features_once(source.file)
 
 
-def label_text(data: SourceData, row: int) -> str:
+def label_text(data: SourceData | LabelledCodes, row: int) -> str:
     """Return the class names of an image, or its label numbers if classes have no names."""
     labels = data.labels[row]
     numbers = np.flatnonzero(labels) if data.labels.ndim == 2 else [labels]
