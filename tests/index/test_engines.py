@@ -165,6 +165,17 @@ def test_embeddings_that_are_none_are_refused(make_index):
         index.search(np.full(16, 0.5), k=1)
 
 
+@pytest.mark.parametrize("n_bits", [13, 64])
+def test_many_and_few_codes_are_searched_with_the_same_result(make_index, n_bits, monkeypatch):
+    index, codes, embeddings = make_index(n_bits), random_codes(60, n_bits), eighths(7, n_bits)
+    index.add(random_ids(60), codes)
+    few = index.search(embeddings, k=20)
+    monkeypatch.setattr("orbithash.index.code_table.FEW_PAIRS", 0)  # which numpy would search
+    many = index.search(embeddings, k=20)
+    np.testing.assert_array_equal(few.ids, many.ids)
+    np.testing.assert_array_equal(few.distances, many.distances)
+
+
 def literal_asymmetric(embeddings, ids, codes):
     """Sum |value − bit| over the bits in plain Python: sorted pairs (distance, id)."""
     bits = np.unpackbits(codes, axis=1).tolist()
