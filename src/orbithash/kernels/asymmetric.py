@@ -15,7 +15,6 @@ from jaxtyping import Int64, UInt64
 from numba import njit, prange
 
 from orbithash.kernels.nearest import merge_parts
-from orbithash.kernels.plain_search import as_words
 from orbithash.kernels.threads import database_parts, parallel_njit, queries_per_task
 from orbithash.kernels.wide_compare import (
     L1_WORDS,
@@ -41,9 +40,9 @@ def nearest_weighted(
     Codes are in the layout of `as_words`; weights are from 0 to 2^40. Equal distances are in
     database order, also where they are cut at k. A database of fewer than k codes gives them all.
 
-    >>> database = as_words(np.array([[0b10000000], [0b01000000]], np.uint8))
-    >>> query = as_words(np.array([[0]], np.uint8))
-    >>> nearest_weighted(query, np.array([[7, 3, 1, 1]]), database, k=2)
+    >>> weights = np.array([[7, 3, 1, 1]])
+    >>> query, database = np.zeros((1, 1), np.uint64), np.array([[128, 64]], np.uint64)
+    >>> nearest_weighted(query, weights, database, k=2)
     (array([[3, 7]]), array([[1, 0]]))
     """
     n_queries, n = queries.shape[1], database.shape[1]
@@ -55,9 +54,8 @@ def nearest_weighted(
     distances = np.full((n_queries, n_parts, k), FARTHEST, dtype=np.int64)
     positions = np.zeros((n_queries, n_parts, k), dtype=np.int64)
     n_digits = rounded_digits(weights.shape[1], k)
-    masks, largest = rounded_weights(weights, n_digits)
-    rows = (np.ascontiguousarray(queries.T), in_word_order(weights), masks, largest)
-    find_nearest_weighted(rows, 2**n_digits - 1, database, task_queries, distances, positions)
+    rows = np.ascontiguousarray(queries.T)
+    find_nearest_weighted(rows, weights, n_digits, database, task_queries, distances, positions)
     return merge_parts(distances, positions)
 
 
@@ -70,62 +68,72 @@ def rounded_digits(n_bits: int, k: int) -> int:
     return 3 + (n_bits > 64) + (n_bits > 256) + (k > FEW)
 
 
-def rounded_weights(
-    weights: Int64[np.ndarray, "queries bits"], n_digits: int
-) -> tuple[UInt64[np.ndarray, "queries digits words"], Int64[np.ndarray, " queries"]]:
-    """Return the weights as fractions of the largest, rounded down, and the largest.
-
-    Each binary digit is a mask of the bits whose weight has it, in the layout of `as_words`; the
-    highest digit is the first. The largest weight has all digits set.
-    """
-    largest = np.maximum(weights.max(axis=1), 1)
-    rounded = weights * (2**n_digits - 1) // largest[:, None]
-    digits = [(rounded >> digit) & 1 == 1 for digit in reversed(range(n_digits))]
-    masks = [as_words(np.packbits(bits, axis=1)).T for bits in digits]
-    return np.ascontiguousarray(np.stack(masks, axis=1)), largest
-
-
-def in_word_order(
-    weights: Int64[np.ndarray, "queries bits"],
-) -> Int64[np.ndarray, "queries padded"]:
-    """Return weights in the order of the bits of words, the lowest bit first; padding weighs 0."""
-    padded = np.pad(weights, ((0, 0), (0, -weights.shape[1] % 64)))
-    by_byte = padded.reshape(len(weights), -1, 8)[:, :, ::-1]  # packed with the highest bit first
-    return np.ascontiguousarray(by_byte).reshape(padded.shape)
-
-
 @parallel_njit
-def find_nearest_weighted(rows, levels, database, task_queries, distances, positions):  # type: ignore[no-untyped-def]
+def find_nearest_weighted(  # type: ignore[no-untyped-def]
+    queries, weights, n_digits, database, task_queries, distances, positions
+):
     """Find the nearest in each part of the database; a task is some queries and one part.
 
     The results of a query and part are a heap, whose first entry is the farthest.
     """
-    queries, weights, masks, largest = rows
     n_queries, n_parts, _ = distances.shape
     n_words, n = database.shape
     block = max(LANES, L1_WORDS // n_words // LANES * LANES)
     for task in prange((n_queries + task_queries - 1) // task_queries * n_parts):
         first, part = task // n_parts * task_queries, task % n_parts
         last = min(first + task_queries, n_queries)
-        sums = sums_of_four(weights[first:last])
-        batch = (queries[first:last], masks[first:last], sums)
+        ordered = in_word_order(weights[first:last], n_words)
+        masks, largest = rounded_weights(ordered, n_digits)
+        batch = (queries[first:last], masks, largest, sums_of_four(ordered))
         end = n * (part + 1) // n_parts
         for start in range(n * part // n_parts, end, block):
             stop = min(start + block, end)
             for query in range(last - first):
                 heap = (distances[first + query, part], positions[first + query, part])
-                scale = (levels, largest[first + query])
-                collect_weighted(batch, query, scale, database, start, stop, heap)
+                collect_weighted(batch, query, database, start, stop, heap)
         for query in range(first, last):
             sort_heap(distances[query, part], positions[query, part])
 
 
 @njit(cache=True, nogil=True)
-def collect_weighted(batch, query, scale, database, start, stop, heap):  # type: ignore[no-untyped-def]
+def in_word_order(weights, n_words):  # type: ignore[no-untyped-def]
+    """Return weights in the order of the bits of words, the lowest bit first; padding weighs 0."""
+    ordered = np.zeros((len(weights), 64 * n_words), dtype=np.int64)
+    for query in range(len(weights)):
+        for bit in range(weights.shape[1]):
+            # The first bit of a byte is its highest; the first byte of a word is its lowest.
+            ordered[query, bit ^ 7] = weights[query, bit]
+    return ordered
+
+
+@njit(cache=True, nogil=True)
+def rounded_weights(weights, n_digits):  # type: ignore[no-untyped-def]
+    """Return the weights as fractions of the largest, rounded down, and the largest.
+
+    Each binary digit is a mask of the bits whose weight has it, in an array (queries, digits,
+    words) with the highest digit first. The largest weight has all digits.
+    """
+    n_queries, n_bits = weights.shape
+    masks = np.zeros((n_queries, n_digits, n_bits // 64), dtype=np.uint64)
+    largest = np.ones(n_queries, dtype=np.int64)
+    for query in range(n_queries):
+        for bit in range(n_bits):
+            largest[query] = max(largest[query], weights[query, bit])
+        for bit in range(n_bits):
+            rounded = weights[query, bit] * ((1 << n_digits) - 1) // largest[query]
+            for digit in range(n_digits):
+                is_set = np.uint64(rounded >> (n_digits - 1 - digit)) & np.uint64(1)
+                masks[query, digit, bit // 64] |= is_set << np.uint64(bit % 64)
+    return masks, largest
+
+
+@njit(cache=True, nogil=True)
+def collect_weighted(batch, query, database, start, stop, heap):  # type: ignore[no-untyped-def]
     """Put the codes `start` to `stop` that are nearer than the farthest of a heap into the heap."""
-    queries, masks, sums = batch
+    queries, masks, largest, sums = batch
     distances, positions = heap
-    bound = rounded_limit(distances[0], scale)
+    levels = (1 << masks.shape[1]) - 1
+    bound = rounded_limit(distances[0], levels, largest[query])
     while start < stop:
         if start + LANES <= stop:
             mask = lighter_lanes(queries, masks, query, database, start, bound)
@@ -138,14 +146,13 @@ def collect_weighted(batch, query, scale, database, start, stop, heap):  # type:
             # A later code at the same distance would rank behind k others.
             if distance < distances[0]:
                 replace_farthest(distances, positions, distances.size, distance, position)
-                bound = rounded_limit(distances[0], scale)
+                bound = rounded_limit(distances[0], levels, largest[query])
         start += LANES
 
 
 @njit(cache=True, nogil=True)
-def rounded_limit(limit, scale):  # type: ignore[no-untyped-def]
+def rounded_limit(limit, levels, largest):  # type: ignore[no-untyped-def]
     """Return the sum of rounded weights from which on no distance is below the limit."""
-    levels, largest = scale
     if limit == FARTHEST:
         return ~np.uint64(0)
     return np.uint64((limit * levels + largest - 1) // largest)
