@@ -15,8 +15,6 @@ ORDERED = (
     "folder",
 )  # ties in the order of ids, and cut in that order
 EXACT = (*ORDERED, "milvus")  # exact distances
-# Exact for embeddings too. Milvus fetches all items of such small collections.
-ASYMMETRIC = (*ORDERED, "milvus")
 RECALL = 0.9  # of the others, by distance
 
 # An index in a folder has the same contract.
@@ -133,7 +131,7 @@ def test_embeddings_are_searched_by_asymmetric_distance(make_index, name, n_bits
     expected = np.array([pairs[:k] for pairs in literal_asymmetric(embeddings, ids, codes)])
     assert found.ids.dtype == np.int64
     assert found.distances.dtype == np.float64
-    if name not in ASYMMETRIC:
+    if name not in EXACT:  # ties too: of so few items, all are fetched from Milvus
         near = (found.distances >= 0) & (found.distances <= expected[:, -1:, 0])
         assert near.mean() >= RECALL
         return

@@ -1,5 +1,7 @@
 """Comparison of one query with 64 codes at a time: which of them are nearer than a limit.
 
+Each differing bit counts 1, or a small weight of its own.
+
 A search rejects nearly all of a database by this comparison, so it is written in LLVM's vector
 instructions. LLVM's own vectoriser would use vectors of half the width and narrow every distance to
 store it, which takes longer than computing it.
