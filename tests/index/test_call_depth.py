@@ -8,26 +8,29 @@ import pytest
 
 import orbithash
 from orbithash.index import ENGINES, code_table, create_index
-from orbithash.kernels import nearest
+from orbithash.kernels import asymmetric, nearest
 
 MAX_FRAMES = 4
 SOURCES = Path(orbithash.__file__).parent
 
 
 @pytest.mark.parametrize("kind", ["engine", "folder"])
-def test_a_search_reaches_the_kernel_in_few_calls(kind, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("module", "name"), [(nearest, "find_nearest"), (asymmetric, "find_nearest_weighted")]
+)
+def test_a_search_reaches_the_kernel_in_few_calls(kind, module, name, tmp_path, monkeypatch):
     codes = np.random.default_rng(0).integers(0, 256, (5, 4), dtype=np.uint8)
     index = ENGINES["exact"](32) if kind == "engine" else create_index(tmp_path / "i.orbit", 32)
     index.add(np.arange(5), codes)
-    kernel, stacks = nearest.find_nearest, []
+    kernel, stacks = getattr(module, name), []
 
     def recorded_kernel(*arguments):
         stacks.append(traceback.extract_stack())
         return kernel(*arguments)
 
-    monkeypatch.setattr(nearest, "find_nearest", recorded_kernel)
+    monkeypatch.setattr(module, name, recorded_kernel)
     monkeypatch.setattr(code_table, "FEW_PAIRS", 0)  # which numpy would search
-    index.search(codes, k=2)
+    index.search(codes if module is nearest else np.full((1, 32), 0.25), k=2)
     index.close()
     (stack,) = stacks
     ours = [frame.name for frame in stack if Path(frame.filename).is_relative_to(SOURCES)]

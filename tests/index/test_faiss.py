@@ -18,9 +18,11 @@ def test_an_approximate_index_logs_its_recall_when_it_is_built(name, caplog):
         found = index.search(queries, k=10)
         index.search(queries, k=10)
     assert len(caplog.messages) == 1
-    recall = index.stats().recall
-    assert f"{name} of 3000 codes: recall@10 is {recall:.3f}" in caplog.text
+    recall, asymmetric = index.stats().recall, index.stats().recall_asymmetric
+    message = f"recall@10 is {recall:.3f}, and {asymmetric:.3f} for embeddings"
+    assert f"{name} of 3000 codes: {message}" in caplog.text
     assert recall >= 0.9
+    assert asymmetric >= 0.9
     distances, _ = nearest_reference(queries, codes, 10)
     assert np.mean((found.distances >= 0) & (found.distances <= distances[:, -1:])) >= 0.9
 

@@ -123,9 +123,10 @@ def search_command(
                 print(f"{name}: {reason}")
     # Measured when an approximate engine has built its structure; a filter needs none.
     if stats is not None and stats.recall is not None:
+        by_image = any(result.ranking == "asymmetric" for _, result in found)
+        recall = stats.recall_asymmetric if by_image else stats.recall
         Console(stderr=True).print(
-            f"{engine} is approximate: recall@{stats.recall_at} on its own codes is "
-            f"{stats.recall:.3f}."
+            f"{engine} is approximate: recall@{stats.recall_at} on its own codes is {recall:.3f}."
         )
     if picture is not None:
         write_contact_sheet([(name, result.hits) for name, result in found], picture)

@@ -101,6 +101,7 @@ class IndexStats:
     disk_bytes: int = 0
     recall: float | None = None  # of an approximate engine, measured when it was built
     recall_at: int | None = None  # the k of recall@k
+    recall_asymmetric: float | None = None  # the same for queries that are embeddings
 
 
 @runtime_checkable

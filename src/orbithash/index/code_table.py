@@ -9,7 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int64, UInt8, UInt64
 
-from orbithash.codes import asymmetric_distances, code_bytes
+from orbithash.codes import (
+    GRID,
+    asymmetric_distances,
+    binarize,
+    bit_weights,
+    code_bytes,
+    pack,
+)
 from orbithash.index.base import Ball, Neighbours
 from orbithash.kernels.plain_search import (
     WORD_BYTES,
@@ -48,9 +55,18 @@ class CodeTable:
         self, embeddings: Float[np.ndarray, "queries bits"], k: int
     ) -> Neighbours:
         """Return the k nearest items of each embedding, comparing it with every code."""
-        distances = asymmetric_distances(embeddings, self.codes())
-        positions = np.argsort(distances, axis=1, kind="stable")[:, :k]
-        return Neighbours(self.ids[positions], np.take_along_axis(distances, positions, axis=1))
+        if len(embeddings) * len(self) <= FEW_PAIRS:
+            distances = asymmetric_distances(embeddings, self.codes())
+            positions = np.argsort(distances, axis=1, kind="stable")[:, :k]
+            distances = np.take_along_axis(distances, positions, axis=1)
+        else:
+            from orbithash.kernels.asymmetric import nearest_weighted
+
+            weights, least = bit_weights(embeddings)
+            queries = as_words(pack(binarize(embeddings)))
+            sums, positions = nearest_weighted(queries, weights, self.words, k)
+            distances = (sums + least[:, None]) / GRID
+        return Neighbours(ids=self.ids[positions], distances=distances)
 
     def within(self, codes: UInt8[np.ndarray, "queries bytes"], radius: int) -> list[Ball]:
         """Return all items within the radius of each query, comparing it with every code."""

@@ -3,12 +3,13 @@
 import logging
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int64, UInt8
 
+from orbithash.codes import unpack
 from orbithash.errors import MissingExtraError
 from orbithash.index.base import IndexStats, Neighbours
 from orbithash.index.candidates import as_neighbours, nearest_candidates
@@ -48,12 +49,13 @@ class ApproximateFaissIndex(DerivedIndex):
 
     def build(self, table: CodeTable) -> "ApproximateSearcher":
         searcher = ApproximateSearcher(table, self.faiss_index(table.codes()))
-        recall, k = measure_recall(searcher)
+        recalls = measure_recalls(searcher)
         logger.info(
-            "%s of %d codes: recall@%d is %.3f, measured with %d of them",
-            *(self.name, len(table), k, recall, min(RECALL_QUERIES, len(table))),
+            "%s of %d codes: recall@%d is %.3f, and %.3f for embeddings, measured with %d of them",
+            *(self.name, len(table), recalls["recall_at"], recalls["recall"]),
+            *(recalls["recall_asymmetric"], min(RECALL_QUERIES, len(table))),
         )
-        return replace(searcher, recall=recall, recall_at=k)
+        return replace(searcher, recalls=recalls)
 
     @abstractmethod
     def faiss_index(self, codes: UInt8[np.ndarray, "n bytes"]) -> Any:
@@ -63,7 +65,7 @@ class ApproximateFaissIndex(DerivedIndex):
         stats, built = super().stats(), self._built
         if built is None or built.table is not self.table:
             return stats
-        return replace(stats, recall=built.recall, recall_at=built.recall_at)
+        return replace(stats, **built.recalls)
 
 
 class FaissInvertedIndex(ApproximateFaissIndex):
@@ -132,11 +134,10 @@ class FlatSearcher(TableSearcher):
 
 @dataclass(frozen=True, eq=False)
 class ApproximateSearcher(TableSearcher):
-    """A table of codes in an approximate index of FAISS, and its recall once measured."""
+    """A table of codes in an approximate index of FAISS, and its recalls once measured."""
 
     engine: Any
-    recall: float | None = None
-    recall_at: int | None = None
+    recalls: dict[str, Any] = field(default_factory=dict)  # fields of IndexStats
 
     def nearest(self, codes: UInt8[np.ndarray, "queries bytes"], k: int) -> Neighbours:
         """Return about the k nearest; where fewer are found, ids and distances end in -1."""
@@ -175,15 +176,28 @@ class ApproximateSearcher(TableSearcher):
         return sort_neighbours(distances, found[1])
 
 
-def measure_recall(searcher: ApproximateSearcher) -> tuple[float, int]:
-    """Return recall@k by distance, with some of the stored codes as queries, and k."""
+def measure_recalls(searcher: ApproximateSearcher) -> dict[str, Any]:
+    """Return recall@k by distance, with some of the stored codes as queries, and k.
+
+    As an embedding, a code has values that are a random distance, up to 0.5, from its bits.
+    """
     table = searcher.table
     n, k = min(RECALL_QUERIES, len(table)), min(RECALL_AT, len(table))
-    sample = np.random.default_rng(0).choice(len(table), n, replace=False)
-    codes = table.codes(np.sort(sample))
-    found, exact = searcher.nearest(codes, k), table.nearest(codes, k)
-    is_near = (found.distances >= 0) & (found.distances <= exact.distances[:, -1:])
-    return float(is_near.mean()), k
+    rng = np.random.default_rng(0)
+    codes = table.codes(np.sort(rng.choice(len(table), n, replace=False)))
+    embeddings = np.abs(unpack(codes, table.n_bits) - 0.5 * rng.random((n, table.n_bits)))
+    return {
+        "recall_at": k,
+        "recall": recall(searcher.nearest(codes, k), table.nearest(codes, k)),
+        "recall_asymmetric": recall(
+            searcher.nearest_asymmetric(embeddings, k), table.nearest_asymmetric(embeddings, k)
+        ),
+    }
+
+
+def recall(found: Neighbours, exact: Neighbours) -> float:
+    """Return the fraction of results that are as near as the k nearest."""
+    return float(np.mean((found.distances >= 0) & (found.distances <= exact.distances[:, -1:])))
 
 
 def sort_neighbours(

@@ -9,7 +9,7 @@ which gives the position of each in the result; the second writes them there.
 """
 
 import numpy as np
-from jaxtyping import Int32, Int64, UInt8, UInt64
+from jaxtyping import Int, Int32, Int64, UInt8, UInt64
 from numba import njit, prange
 
 from orbithash.kernels.hamming import check_same_length
@@ -102,8 +102,8 @@ def within_words(
 
 
 def merge_parts(
-    distances: Int32[np.ndarray, "queries parts k"], positions: Int64[np.ndarray, "queries parts k"]
-) -> tuple[Int32[np.ndarray, "queries k"], Int64[np.ndarray, "queries k"]]:
+    distances: Int[np.ndarray, "queries parts k"], positions: Int64[np.ndarray, "queries parts k"]
+) -> tuple[Int[np.ndarray, "queries k"], Int64[np.ndarray, "queries k"]]:
     """Return the nearest of all parts of the database, which are in database order."""
     n_queries, n_parts, k = distances.shape
     if n_parts == 1:

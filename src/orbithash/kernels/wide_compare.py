@@ -1,5 +1,7 @@
 """Comparison of one query with 64 codes at a time: which of them are nearer than a limit.
 
+Each differing bit counts 1, or a small weight of its own.
+
 A search rejects nearly all of a database by this comparison, so it is written in LLVM's vector
 instructions. LLVM's own vectoriser would use vectors of half the width and narrow every distance to
 store it, which takes longer than computing it.
@@ -74,40 +76,87 @@ def emit_nearer_lanes(
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, row, _, first, upper = arguments
-        query_array, code_array = (
-            context.make_array(kind)(context, builder, arguments[number])
-            for number, kind in ((0, queries), (2, database))
+        different_bits, n_words = differences(
+            context, builder, (queries, arguments[0]), row, (database, arguments[2]), first
         )
-        n_words, n = codegen.unpack_tuple(builder, code_array.shape, 2)
-
-        def word_distances(word: Any) -> Any:
-            """Emit the 64 distances in one word."""
-            code_offset = builder.add(builder.mul(word, n), first)
-            query_offset = builder.add(builder.mul(row, n_words), word)
-            address = builder.bitcast(
-                builder.gep(code_array.data, [code_offset]), VECTOR.as_pointer()
-            )
-            query_word = builder.load(builder.gep(query_array.data, [query_offset]))
-            code_words = builder.load(address, align=8)
-            return popcounts(
-                builder, builder.xor(code_words, broadcast(builder, query_word, LANES))
-            )
-
-        total = codegen.alloca_once_value(builder, word_distances(ZERO))
+        total = codegen.alloca_once_value(builder, popcounts(builder, different_bits(ZERO)))
         with codegen.for_range_slice(builder, ONE, n_words, ONE) as (word, _):
-            builder.store(builder.add(builder.load(total), word_distances(word)), total)
-        distances = builder.load(total)
-        # One comparison of the minima usually rejects all codes; otherwise each is compared.
-        any_below = mask_below(builder, minima(builder, distances), upper, REGISTER_WORDS)
-        mask = codegen.alloca_once_value(builder, ZERO)
-        with builder.if_then(codegen.is_not_null(builder, any_below), likely=False):
-            builder.store(mask_below(builder, distances, upper, LANES), mask)
-        return builder.load(mask)
+            ones = popcounts(builder, different_bits(word))
+            builder.store(builder.add(builder.load(total), ones), total)
+        return lanes_below(builder, builder.load(total), upper)
 
     return types.uint64(queries, types.intp, database, types.intp, types.uint64), generate
 
 
+def emit_lighter_lanes(
+    typing_context: Any, queries: Any, masks: Any, query: Any, database: Any, start: Any, limit: Any
+) -> Any:
+    """Emit the code of `lighter_lanes`: a mask of the 64 codes whose weight is below the limit.
+
+    The weight of a code is the sum of the weights of its differing bits. `masks` is (queries,
+    digits, words): the bits whose weight has each binary digit, the highest digit first.
+    """
+    if queries.layout != "C" or masks.layout != "C" or database.layout != "C":
+        return None
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _, _, row, _, first, upper = arguments
+        different_bits, n_words = differences(
+            context, builder, (queries, arguments[0]), row, (database, arguments[3]), first
+        )
+        mask_array = context.make_array(masks)(context, builder, arguments[1])
+        n_digits = codegen.unpack_tuple(builder, mask_array.shape, 3)[1]
+        total = codegen.alloca_once_value(builder, ir.Constant(VECTOR, [0] * LANES))
+        with codegen.for_range(builder, n_digits) as digits:
+            weights = builder.load(total)
+            builder.store(builder.add(weights, weights), total)
+            row_offset = builder.add(builder.mul(row, n_digits), digits.index)
+            with codegen.for_range(builder, n_words) as words:
+                offset = builder.add(builder.mul(row_offset, n_words), words.index)
+                mask = builder.load(builder.gep(mask_array.data, [offset]))
+                ones = popcounts(
+                    builder,
+                    builder.and_(different_bits(words.index), broadcast(builder, mask, LANES)),
+                )
+                builder.store(builder.add(builder.load(total), ones), total)
+        return lanes_below(builder, builder.load(total), upper)
+
+    arguments = (queries, masks, types.intp, database, types.intp, types.uint64)
+    return types.uint64(*arguments), generate
+
+
 nearer_lanes: Any = intrinsic(emit_nearer_lanes)
+lighter_lanes: Any = intrinsic(emit_lighter_lanes)
+
+
+def differences(
+    context: Any, builder: Any, queries: Any, row: Any, database: Any, first: Any
+) -> tuple[Any, Any]:
+    """Return a function that emits the differing bits of 64 codes in a word, and their words."""
+    query_array, code_array = (
+        context.make_array(kind)(context, builder, value) for kind, value in (queries, database)
+    )
+    n_words, n = codegen.unpack_tuple(builder, code_array.shape, 2)
+
+    def different_bits(word: Any) -> Any:
+        code_offset = builder.add(builder.mul(word, n), first)
+        query_offset = builder.add(builder.mul(row, n_words), word)
+        address = builder.bitcast(builder.gep(code_array.data, [code_offset]), VECTOR.as_pointer())
+        query_word = builder.load(builder.gep(query_array.data, [query_offset]))
+        code_words = builder.load(address, align=8)
+        return builder.xor(code_words, broadcast(builder, query_word, LANES))
+
+    return different_bits, n_words
+
+
+def lanes_below(builder: Any, distances: Any, upper: Any) -> Any:
+    """Emit a mask of the lanes below the limit."""
+    # One comparison of the minima usually rejects all codes; otherwise each is compared.
+    any_below = mask_below(builder, minima(builder, distances), upper, REGISTER_WORDS)
+    mask = codegen.alloca_once_value(builder, ZERO)
+    with builder.if_then(codegen.is_not_null(builder, any_below), likely=False):
+        builder.store(mask_below(builder, distances, upper, LANES), mask)
+    return builder.load(mask)
 
 
 def popcounts(builder: Any, words: Any) -> Any:

@@ -127,6 +127,26 @@ def test_ids_are_assigned_after_the_highest_and_lists_are_accepted(monkeypatch):
     }
 
 
+@pytest.mark.parametrize(("value", "n_warnings"), [(1.0, 0), (0.5, 1)])
+def test_a_search_of_embeddings_warns_if_milvus_may_hold_nearer_items(
+    value, n_warnings, monkeypatch, caplog
+):
+    package = SimpleNamespace(MilvusClient=FakeClient("BIN_FLAT"), MilvusException=RuntimeError)
+    monkeypatch.setattr("orbithash.index.milvus.server.import_pymilvus", lambda: package)
+    monkeypatch.setattr("orbithash.index.milvus.milvus_index.FIRST_ROWS", 10)
+    monkeypatch.setattr("orbithash.index.milvus.milvus_index.MAX_ROWS", 40)
+    index = open_index("milvus:http://x:1/birds")
+    codes = np.random.default_rng(0).integers(0, 256, (100, 4), dtype=np.uint8)
+    index.add(codes=codes)
+    found = index.search(np.full((2, 32), value), k=3)
+    assert len(caplog.messages) == n_warnings
+    if n_warnings:
+        assert "2 of 2 embeddings were compared only with the 40 codes" in caplog.text
+    else:
+        expected = np.argsort(-np.bitwise_count(codes).sum(axis=1).astype(int), kind="stable")[:3]
+        np.testing.assert_array_equal(found.ids, [expected] * 2)
+
+
 def test_an_encoder_that_is_not_visible_yet_is_waited_for():
     written, levels = [], []
 
@@ -171,9 +191,22 @@ class FakeClient:
     def upsert(self, collection, rows, **options):
         self.rows |= {row["id"]: row for row in rows}
 
-    def search(self, collection, *, data, consistency_level, **options):
+    def search(self, collection, *, data, limit, consistency_level, **options):
         self.levels.append(consistency_level)
-        return [[] for _ in data]
+        return [self.nearest(code)[:limit] for code in data]
+
+    def nearest(self, code):
+        hits = [
+            {
+                "id": i,
+                "distance": sum(
+                    (a ^ b).bit_count() for a, b in zip(row["code"], code, strict=True)
+                ),
+                "entity": {"code": row["code"]},
+            }
+            for i, row in self.rows.items()
+        ]
+        return sorted(hits, key=lambda hit: hit["distance"])
 
     def query(self, collection, *, filter, output_fields, consistency_level, **options):
         self.levels.append(consistency_level)
