@@ -4,8 +4,8 @@
     <!-- end of results -->
 
 `short` shows the table of `experiments/main/results.json` and a sentence on the rank of the
-reference, `table` the table alone, and `whole` all of table.md. If there is no such file, the page
-stays as it is.
+reference, `table` the table alone, `rankings` both rankings of each method, and `whole` all of
+table.md. If there is no such file, the page stays as it is.
 
     python -m orbithash.experiments.report.show_results README.md docs/results.md
 """
@@ -15,6 +15,8 @@ import sys
 from pathlib import Path
 
 from orbithash.experiments.report.markdown import (
+    HOW_RANKED,
+    asymmetric_table,
     how_to_read,
     map_table,
     standing_summary,
@@ -25,7 +27,7 @@ from orbithash.experiments.tables.results_json import read_results
 from orbithash.files import whole_file
 
 MARKED = re.compile(
-    r"(?P<begin><!-- results of (?P<table>[\w-]+): (?P<form>table|short|whole) -->\n)"
+    r"(?P<begin><!-- results of (?P<table>[\w-]+): (?P<form>table|short|rankings|whole) -->\n)"
     r".*?"
     r"(?P<end><!-- end of results -->)",
     re.DOTALL,
@@ -62,13 +64,22 @@ def short_form(results: Results) -> str:
     return f"{table_form(results)}\n\n{standing_summary(results)}"
 
 
+def rankings_form(results: Results) -> str:
+    return f"{HOW_RANKED}\n\n{asymmetric_table(results)}"
+
+
 def whole_form(results: Results) -> str:
     """Return table.md without its title and with headings one level lower."""
     _, _, body = to_markdown(results).partition("\n\n")
     return re.sub("^#", "##", body, flags=re.MULTILINE).strip()
 
 
-FORMS = {"table": table_form, "short": short_form, "whole": whole_form}
+FORMS = {
+    "table": table_form,
+    "short": short_form,
+    "rankings": rankings_form,
+    "whole": whole_form,
+}
 
 
 if __name__ == "__main__":
