@@ -104,9 +104,8 @@ def bit_sets(
     width = min(KEY_BITS, n_bits // (radius + 1))
     if width == 0:
         return everything
-    sample = words[:, :: max(1, n // SAMPLE)]
-    bits = (sample[:, :, None] >> np.arange(64, dtype=np.uint64)).astype(np.uint8) & 1
-    bits = bits.transpose(1, 0, 2).reshape(sample.shape[1], -1)
+    sample = np.ascontiguousarray(words[:, :: max(1, n // SAMPLE)].T, dtype="<u8")
+    bits = np.unpackbits(sample.view(np.uint8), axis=1, bitorder="little")
     # The most balanced bits tell most codes apart. They are dealt out in turn, so that no set is
     # left with bits that are all the same, and copies of a bit are in different sets.
     imbalance = np.abs(bits.mean(axis=0) - 0.5)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Int64, UInt8
 from numpy.typing import ArrayLike
 
 from orbithash.codes import as_codes, check_n_bits, code_bytes
@@ -33,6 +33,8 @@ from orbithash.index.checks import (
     checked_items,
     checked_next_id,
 )
+from orbithash.index.code_table import CodeTable
+from orbithash.index.duplicates import DuplicateGroups, check_steps, duplicate_groups
 from orbithash.index.milvus.rows import (
     as_ball,
     as_row,
@@ -42,6 +44,7 @@ from orbithash.index.milvus.rows import (
     write_encoder,
 )
 from orbithash.index.milvus.server import MilvusServer
+from orbithash.kernels.plain_search import as_words
 
 MAX_ROWS = 16384  # that Milvus returns at once; also its limit on queries
 BATCH_ROWS = 2000  # that are sent at once
@@ -178,6 +181,20 @@ class MilvusIndex(ClosesOnExit):
             )
         return balls
 
+    def duplicates(self, radius: int, where: Where | None = None) -> DuplicateGroups:
+        """Return the groups of items that steps of at most `radius` bits connect; exact.
+
+        Milvus does not group: ids and codes, but no metadata, are read into memory.
+        """
+        check_steps(radius, self.n_bits)
+        ids, words = [np.empty(0, dtype=np.int64)], [as_words(self._codes([]))]
+        for rows in self._pages(filter_expression(where), ["id", "code"], MAX_ROWS):
+            ids.append(np.array([row["id"] for row in rows], dtype=np.int64))
+            words.append(as_words(self._codes(rows)))
+        table = CodeTable(self.n_bits, np.concatenate(ids), np.concatenate(words, axis=1))
+        del ids, words
+        return duplicate_groups(table, radius)
+
     def iterate(self, batch_size: int = 4096) -> Iterator[Items]:
         """Iterate over all items in the order of ids, in batches."""
         for rows in self._pages("", ALL_FIELDS, batch_size):
@@ -227,6 +244,9 @@ class MilvusIndex(ClosesOnExit):
             for row in rows:
                 counts.update(set(row["metadata"]["labels"]))
         return dict(sorted(counts.items()))
+
+    def version(self) -> None:
+        """Return None: Milvus does not count changes."""
 
     def stats(self) -> IndexStats:
         return IndexStats(self.name, self.n_bits, len(self))
@@ -333,13 +353,15 @@ class MilvusIndex(ClosesOnExit):
         return {}
 
     def _items(self, rows: list[Any]) -> Items:
-        n_bytes = code_bytes(self.n_bits)
-        codes = np.frombuffer(b"".join(row["code"][0] for row in rows), dtype=np.uint8)
         return Items(
             np.array([row["id"] for row in rows], dtype=np.int64),
-            codes.reshape(len(rows), n_bytes),
+            self._codes(rows),
             tuple(row_metadata(row) for row in rows),
         )
+
+    def _codes(self, rows: list[Any]) -> UInt8[np.ndarray, "n bytes"]:
+        codes = np.frombuffer(b"".join(row["code"][0] for row in rows), dtype=np.uint8)
+        return codes.reshape(len(rows), code_bytes(self.n_bits))
 
 
 class MilvusInvertedIndex(MilvusIndex):
