@@ -78,7 +78,7 @@ def test_the_table_shows_groups_and_counts_the_rest(folder, capsys, monkeypatch)
     assert run(["duplicates", str(folder / "birds.orbit"), "--radius", "0"]) == 0
     printed = capsys.readouterr().out
     assert "more/0/[bold].png" in printed
-    assert "2 groups with 5 of 15 items, joined by steps of at most 0 bits." in printed
+    assert "5 of 15 items are near-duplicates within radius 0, in groups: 2." in printed
     assert "--json" not in printed
     monkeypatch.setattr("orbithash.cli.duplicates.SHOWN", 1)
     monkeypatch.setattr("orbithash.cli.duplicates.SHOWN_ITEMS", 2)
@@ -95,7 +95,7 @@ def test_an_index_without_duplicates_says_so(folder, capsys, tmp_path):
     assert run(["index", *arguments]) == 0
     capsys.readouterr()
     assert run(["duplicates", str(tmp_path / "x.orbit"), "--radius", "0"]) == 0
-    assert capsys.readouterr().out == "No near-duplicates within 0 bits.\n"
+    assert capsys.readouterr().out == "No near-duplicates within radius 0.\n"
 
 
 def test_a_contact_sheet_has_a_row_for_each_group(folder, capsys, tmp_path):

@@ -65,8 +65,11 @@ def duplicates_command(
 ) -> None:
     """Find groups of near-duplicates: images whose codes differ in few bits, the largest first.
 
-    Each image of a group is within the radius of another one of it. The distance of an image is to
-    the first of its group. --between train query finds images that are in both, or nearly:
+    Each image of a group is within the radius of another one of it. The distance that is printed
+    is to the first of the group.
+
+    To find images that are both in training and among the queries:
+
     orbithash duplicates SOURCE --encoder RUN --between train query --radius 0
     """
     if encoder is None and between is not None:
@@ -165,7 +168,7 @@ def group_items(
 def print_groups(console: Console, engine: Any, groups: "DuplicateGroups") -> None:
     """Print a summary, and the first groups as a table."""
     if not len(groups):
-        console.print(f"No near-duplicates within {groups.radius} bits.")
+        console.print(f"No near-duplicates within radius {groups.radius}.")
         return
     table = Table(box=box.SIMPLE_HEAD)
     for heading in ("group", "distance", "id"):
@@ -184,8 +187,8 @@ def print_groups(console: Console, engine: Any, groups: "DuplicateGroups") -> No
             table.add_row("", "", "", f"… and {len(group) - SHOWN_ITEMS} more", "")
     console.print(table)
     console.print(
-        f"{len(groups)} groups with {len(groups.ids)} of {len(engine)} items, joined by steps of "
-        f"at most {groups.radius} bits."
+        f"{len(groups.ids)} of {len(engine)} items are near-duplicates within radius "
+        f"{groups.radius}, in groups: {len(groups)}."
     )
     if len(groups) > SHOWN:
         console.print(f"Shown are the {SHOWN} largest; --json prints all.")
