@@ -299,7 +299,7 @@ def test_the_system_theme_is_the_default(page):
 
 
 @pytest.mark.parametrize("visit", [PHONE], indirect=True)
-@pytest.mark.parametrize("address", ["?", "?id=5", "?view=collection"])
+@pytest.mark.parametrize("address", ["?", "?id=5", "?view=collection", "?view=duplicates"])
 def test_a_phone_needs_no_horizontal_scrolling(visit, address):
     visit.page.goto(visit.address + address)
     visit.page.wait_for_selector(".card .picture img")
@@ -338,7 +338,7 @@ def test_the_page_works_by_keyboard(page):
 
 
 def test_all_elements_have_accessible_names(visit):
-    for address in ("?id=5", "?view=collection"):
+    for address in ("?id=5", "?view=collection", "?view=duplicates"):
         visit.page.goto(visit.address + address)
         visit.page.wait_for_selector(".card img")
         nameless = visit.page.evaluate(

@@ -75,14 +75,16 @@ def join_within(
 ) -> None:
     """Join all codes at most `radius` bits apart."""
     n = words.shape[1]
-    rows = np.arange(n)
-    ends = np.minimum(rows + 1 + WINDOW, n).astype(np.int32)
-    n_groups = n - join_rows(words, rows, rows, ends, radius, parents)
+    ends = np.full(n, n, dtype=np.int32)
+    ends[: max(0, n - WINDOW - 1)] = np.arange(WINDOW + 1, n)
+    rows, runs = np.arange(n, dtype=np.int32), np.arange(n)  # each code is a run of its own
+    n_groups = n - join_rows(words, rows, runs, ends, radius, parents)
+    del rows, runs
     for bits in bit_sets(words, n_bits, radius) if n_groups > 1 else ():
         # Sorted by key, and by group where keys are equal.
         keys = np.empty(n, dtype=np.int64)
         fill_keys(words, bits, parents, keys)
-        rows = np.argsort(keys)
+        rows = np.argsort(keys).astype(np.int32)
         keys = keys[rows]
         fill_ends(keys, ends)
         ordered = np.ascontiguousarray(words[:, rows])
@@ -125,7 +127,7 @@ def equal_share(bits: Any) -> float:
 
 def join_rows(
     words: UInt64[np.ndarray, "words n"],
-    rows: Int64[np.ndarray, " n"],
+    rows: Int32[np.ndarray, " n"],
     runs: Int64[np.ndarray, " n"],
     ends: Int32[np.ndarray, " n"],
     radius: int,
