@@ -39,6 +39,7 @@ bench: .venv/all ## our claims of speed, each a ratio against a peer in the same
 	.venv/bin/python benchmarks/fine_tuning.py
 	.venv/bin/python benchmarks/training.py
 	.venv/bin/python benchmarks/search.py 100000 1000000
+	.venv/bin/python benchmarks/duplicates.py
 	.venv/bin/python benchmarks/serving.py
 
 docs: .venv/all ## build the documentation into build/site

@@ -382,3 +382,30 @@ def test_engine_satisfies_the_protocol_and_reports_its_size(make_index, name):
     assert (stats.recall is not None) == (name in ("faiss-ivf", "faiss-hnsw"))
     assert stats.recall_at == (10 if name in ("faiss-ivf", "faiss-hnsw") else None)
     index.close()
+
+
+def test_duplicates_are_the_groups_that_steps_within_the_radius_connect(make_index, name):
+    index = make_index(16)
+    centres = random_codes(20, 16)
+    codes = np.concatenate([centres, centres[:8], centres[:3] ^ np.array([1, 0], np.uint8)])
+    ids = random_ids(len(codes))
+    index.add(ids, codes, [Metadata(labels=("a" if i < 25 else "b",)) for i in range(len(codes))])
+    for radius, where in ((0, None), (2, None), (1, Where(labels=("a",))), (16, None)):
+        admitted = np.arange(len(codes)) < (25 if where else len(codes))
+        groups = index.duplicates(radius, where)
+        expected = literal_groups(ids[admitted], codes[admitted], radius)
+        assert [group.ids.tolist() for group in groups] == expected
+    index.close()
+
+
+def literal_groups(ids, codes, radius):
+    """Return groups of two ids or more by brute force, the largest first, then by smallest id."""
+    groups = {int(i): {int(i)} for i in ids}
+    for balls in zip(ids, brute_force(codes, ids, codes), strict=True):
+        first, pairs = balls
+        for distance, i in pairs:
+            if distance <= radius:
+                joined = groups[int(first)] | groups[i]
+                groups |= {member: joined for member in joined}
+    distinct = {tuple(sorted(group)) for group in groups.values() if len(group) > 1}
+    return sorted(map(list, distinct), key=lambda group: (-len(group), group[0]))

@@ -315,7 +315,7 @@ def test_the_system_theme_is_the_default(page):
 
 
 @pytest.mark.parametrize("visit", [PHONE], indirect=True)
-@pytest.mark.parametrize("address", ["?", "?id=5", "?view=collection"])
+@pytest.mark.parametrize("address", ["?", "?id=5", "?view=collection", "?view=duplicates"])
 def test_a_phone_needs_no_horizontal_scrolling(visit, address):
     visit.page.goto(visit.address + address)
     visit.page.wait_for_selector(".card .picture img")
@@ -354,7 +354,7 @@ def test_the_page_works_by_keyboard(page):
 
 
 def test_all_elements_have_accessible_names(visit):
-    for address in ("?id=5", "?view=collection"):
+    for address in ("?id=5", "?view=collection", "?view=duplicates"):
         visit.page.goto(visit.address + address)
         visit.page.wait_for_selector(".card img")
         nameless = visit.page.evaluate(
@@ -698,3 +698,70 @@ def test_images_are_retried_after_503(failing):
     failing.page.wait_for_function(
         "() => document.querySelector('#grid .card img')?.naturalWidth > 0"
     )
+
+
+@pytest.fixture(scope="module")
+def copies_server(tmp_path_factory):
+    """An index of 30 pairs of equal codes, and of a group of 15 within one bit."""
+    folder = tmp_path_factory.mktemp("copies")
+    codes = np.random.default_rng(0).integers(0, 256, (30, 8), dtype=np.uint8)
+    near = np.zeros((15, 8), dtype=np.uint8)
+    near[1::2, 0] = 1
+    with create_index(folder / "copies.orbit", 64) as index:
+        all_codes = np.concatenate([np.repeat(codes, 2, axis=0), near])
+        index.add(codes=all_codes, metadata=[Metadata(f"{i}.jpg") for i in range(len(all_codes))])
+    with live_server(folder / "copies.orbit") as server:
+        yield server
+
+
+@pytest.fixture
+def copies(browser, copies_server):  # noqa: F811
+    visit = Visit(browser, copies_server.address)
+    yield visit.page
+    visit.close()
+    assert visit.errors == []
+
+
+def test_near_duplicates_are_shown_group_by_group(copies, copies_server):
+    copies.goto(copies_server.address)
+    copies.click("nav a[data-view=duplicates]")
+    copies.wait_for_selector("#groups .card")
+    assert copies.inner_text("#duplicates-summary") == "31 groups with 75 of 75 images"
+    assert copies.evaluate("document.activeElement.id") == "duplicates-title"
+    first = copies.locator("#groups .panel").first
+    assert first.locator("h2").inner_text() == "1. 15 images, up to 1 bit from the first"
+    assert first.locator(".card").count() == 12
+    first.get_by_role("button", name="Show 3 more").click()
+    first.locator(".card").nth(14).wait_for()
+    assert first.locator("button").is_hidden()
+    assert copies.inner_text("#pager") == "Groups 1 to 20 of 31\nNext"
+    copies.click("#pager a")
+    copies.wait_for_function(
+        "() => document.querySelector('#pager').innerText.includes('21 to 31')"
+    )
+    assert copies.url.endswith("?view=duplicates&from=20")
+    copies.go_back()
+    copies.wait_for_function("() => document.querySelector('#pager').innerText.includes('1 to 20')")
+
+
+def test_the_radius_of_near_duplicates_is_in_the_url_and_does_not_restrict_searches(
+    copies, copies_server
+):
+    copies.goto(f"{copies_server.address}?view=duplicates")
+    copies.wait_for_selector("#groups .card")
+    assert copies.inner_text("#within-shown") == "3 bits"
+    copies.fill("#within", "0")
+    copies.wait_for_url("**/?view=duplicates&within=0")
+    copies.wait_for_function(
+        "() => document.querySelector('#groups h2').innerText.includes('8 images')"
+    )
+    assert copies.inner_text("#duplicates-summary") == "32 groups with 75 of 75 images"
+    copies.reload()
+    copies.wait_for_selector("#groups .card")
+    assert copies.inner_text("#within-shown") == "0 bits"
+    copies.locator("#groups .card").first.click()
+    assert wait_for_results(copies, "id=60").count() == 24
+    assert copies.inner_text("#radius-shown") == "any"
+    copies.goto(f"{copies_server.address}?view=duplicates&from=500")
+    copies.wait_for_selector("#pager a")
+    assert copies.inner_text("#pager") == "Previous"

@@ -13,6 +13,7 @@ import typer
 import orbithash.kernels  # noqa: F401 — sets OMP_WAIT_POLICY before torch is loaded
 from orbithash import __version__
 from orbithash.cli.demo import demo_command
+from orbithash.cli.duplicates import duplicates_command
 from orbithash.cli.encode import encode_command
 from orbithash.cli.evaluate import evaluate_command
 from orbithash.cli.explain import explain_command
@@ -41,6 +42,7 @@ app.command("evaluate")(evaluate_command)
 app.command("encode")(encode_command)
 app.command("index")(index_command)
 app.command("search")(search_command)
+app.command("duplicates")(duplicates_command)
 app.command("serve")(serve_command)
 app.command("join")(join_command)
 app.command("export")(export_command)

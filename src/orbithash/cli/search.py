@@ -169,11 +169,13 @@ def format_distance(hit: "Hit") -> str:
     return str(hit.distance) if isinstance(hit.distance, int) else f"{hit.distance:.2f}"
 
 
-def write_contact_sheet(results: Sequence[tuple[str, Sequence["Hit"]]], file: Path) -> None:
+def write_contact_sheet(
+    results: Sequence[tuple[str, Sequence["Hit"]]], file: Path, *, caption: str = "query"
+) -> None:
     """Draw each query with its results; an unreadable image is a grey square."""
     from PIL import Image
 
-    lines = [line for query, hits in results for line in sheet_lines(query, hits)]
+    lines = [line for query, hits in results for line in sheet_lines(query, hits, caption)]
     widest = max(map(len, lines), default=1)
     width, height = SIDE + MARGIN, SIDE + CAPTION + MARGIN  # of a cell
     sheet = Image.new("RGB", (widest * width + MARGIN, len(lines) * height + MARGIN), PAPER)
@@ -187,14 +189,16 @@ def write_contact_sheet(results: Sequence[tuple[str, Sequence["Hit"]]], file: Pa
         opened.write(content.getvalue())
 
 
-def sheet_lines(query: str, hits: Sequence["Hit"]) -> list[list[tuple[str, str] | None]]:
+def sheet_lines(
+    query: str, hits: Sequence["Hit"], caption: str
+) -> list[list[tuple[str, str] | None]]:
     """Return path and caption of each cell; lines after the first have no query cell."""
     cells = [
-        (hit.path, f"{hit.rank} · {format_distance(hit)} bits · {', '.join(hit.labels)}")
+        (hit.path, f"{hit.rank} · {hit.hamming} bits · {', '.join(hit.labels)}")
         for hit in hits[:MAX_RESULTS]
     ]
     starts = range(0, max(len(cells), 1), PER_LINE)
-    first = (query, "query")
+    first = (query, caption)
     return [[None if start else first, *cells[start : start + PER_LINE]] for start in starts]
 
 

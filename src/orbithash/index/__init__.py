@@ -12,6 +12,7 @@ from orbithash.index.base import (
     Where,
 )
 from orbithash.index.checks import add_under_new_ids
+from orbithash.index.duplicates import DuplicateGroup, DuplicateGroups
 from orbithash.index.faiss import FaissGraphIndex, FaissIndex, FaissInvertedIndex
 from orbithash.index.memory import ExactIndex, MemoryIndex, MultiIndex
 from orbithash.index.milvus.milvus_index import MilvusIndex, MilvusInvertedIndex
@@ -29,6 +30,8 @@ ENGINES: dict[str, type[MemoryIndex] | type[MilvusIndex]] = {
 __all__ = [
     "ENGINES",
     "Ball",
+    "DuplicateGroup",
+    "DuplicateGroups",
     "ExactIndex",
     "Index",
     "IndexStats",

@@ -4,13 +4,16 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float64, Int64, UInt8
 from numpy.typing import ArrayLike
 
 from orbithash.errors import InputError
+
+if TYPE_CHECKING:
+    from orbithash.index.duplicates import DuplicateGroups
 
 Value = str | int | float | bool
 
@@ -147,6 +150,9 @@ class SearchEngine(Protocol):
     def within(self, codes: ArrayLike, radius: int, where: Where | None = None) -> list[Ball]:
         """Return the items at most `radius` bits away from each query."""
 
+    def duplicates(self, radius: int, where: Where | None = None) -> "DuplicateGroups":
+        """Return the groups of items that steps of at most `radius` bits connect."""
+
     def next_id(self) -> int:
         """Return an id above all ids in use; raise NoIdsLeftError if there is none."""
 
@@ -181,6 +187,9 @@ class Index(SearchEngine, Protocol):
 
     def label_counts(self) -> dict[str, int]:
         """Return the number of items with each label."""
+
+    def version(self) -> int | None:
+        """Return a number that differs after every change, or None if that is not known."""
 
     def __enter__(self) -> "Index": ...
 

@@ -32,6 +32,7 @@ from orbithash.index.checks import (
     checked_queries,
 )
 from orbithash.index.code_table import CodeTable, empty_table
+from orbithash.index.duplicates import DuplicateGroups, duplicate_groups
 from orbithash.kernels.plain_search import as_words
 
 if TYPE_CHECKING:  # opening an index must not wait for numba
@@ -120,6 +121,11 @@ class MemoryIndex(ClosesOnExit):
         table = self.table
         searcher = self.radius_searcher(table) if where is None else self._admitted(table, where)
         return searcher.within(codes, radius)
+
+    def duplicates(self, radius: int, where: Where | None = None) -> DuplicateGroups:
+        """Return the groups of items that steps of at most `radius` bits connect; exact."""
+        table = self.table
+        return duplicate_groups(table if where is None else self._admitted(table, where), radius)
 
     def next_id(self) -> int:
         """Return an id above all ids in use."""

@@ -60,3 +60,14 @@ def hamming_distances_reference(
     """Compute `hamming_distances` in plain numpy, with memory for every word of every pair."""
     different = np.bitwise_count(as_words(left)[:, :, None] ^ as_words(right)[:, None, :])
     return np.asarray(different.sum(axis=0, dtype=np.uint16))
+
+
+def connected_reference(
+    codes: UInt8[np.ndarray, "n bytes"], radius: int
+) -> Int64[np.ndarray, " n"]:
+    """Compute `connected_words` of packed codes in plain numpy, by comparing all pairs."""
+    groups = np.arange(len(codes))
+    for near in hamming_distances_reference(codes, codes) <= radius:
+        joined = groups[near]
+        groups[np.isin(groups, joined)] = joined.min()
+    return groups

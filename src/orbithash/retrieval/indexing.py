@@ -100,10 +100,7 @@ def is_new_or_changed(item: Metadata, known: dict[str, tuple[int, str]]) -> bool
 
 def source_items(data: Data, source: str) -> list[Metadata]:
     """Return the metadata of each item, with a stamp that differs when the item has changed."""
-    if isinstance(data, ImageFiles):
-        paths = [absolute_name(data.root / path) for path in data.paths]
-    else:
-        paths = list(data.paths or (f"row {row}" for row in range(len(data))))
+    paths = item_paths(data)
     if isinstance(data, ImageSource):
         stamps = [data.stamp(row) for row in range(len(data))]
     else:
@@ -116,6 +113,13 @@ def source_items(data: Data, source: str) -> list[Metadata]:
         Metadata(path, names, source, with_labels(stamp, names))
         for path, names, stamp in zip(paths, label_names(data), stamps, strict=True)
     ]
+
+
+def item_paths(data: Data) -> list[str]:
+    """Return the file of each item, or its name in the source."""
+    if isinstance(data, ImageFiles):
+        return [absolute_name(data.root / path) for path in data.paths]
+    return list(data.paths or (f"row {row}" for row in range(len(data))))
 
 
 def with_labels(stamp: str, labels: tuple[str, ...]) -> str:

@@ -16,6 +16,7 @@ from orbithash.encoders import Encoder, OnUnreadable, Progress
 from orbithash.errors import InputError, UnknownLabelError
 from orbithash.index import (
     Ball,
+    DuplicateGroups,
     Index,
     IndexStats,
     Items,
@@ -26,6 +27,7 @@ from orbithash.index import (
     index_exists,
 )
 from orbithash.index import open_index as open_stored
+from orbithash.retrieval.duplicates import across_sources
 from orbithash.retrieval.indexing import IndexReport, index_source, source_identity
 from orbithash.retrieval.query import Hit, Query, Result, by_embedding, find
 
@@ -182,6 +184,18 @@ class SearchIndex:
             assert result.item is not None
             names.append(result.item.metadata.path or str(result.item.id))
         return list(zip(names, results, strict=True))
+
+    def duplicates(
+        self, radius: int, where: Where | None = None, *, across: tuple[str, str] | None = None
+    ) -> DuplicateGroups:
+        """Return the groups of near-duplicates, the largest first; exact.
+
+        Two items are in one group if they differ in at most `radius` bits, or if other items
+        connect them by such steps. With `across`, only groups that hold items of both sources: the
+        names under which they were indexed, or folders that their files are in.
+        """
+        groups = self.index.duplicates(radius, where)
+        return groups if across is None else across_sources(self.index, groups, *across)
 
     @contextmanager
     def _suggesting_labels(self) -> Iterator[None]:

@@ -20,6 +20,7 @@ from orbithash.serve.routes.collection import (
     collection_routes,
     unknown_label_handler,
 )
+from orbithash.serve.routes.duplicates import duplicate_routes
 from orbithash.serve.routes.health import health_routes
 from orbithash.serve.routes.items import item_routes
 from orbithash.serve.routes.page import page_routes, session_routes
@@ -84,6 +85,7 @@ def create_app(
         search_routes(service),
         item_routes(service),
         collection_routes(service, statistics),
+        duplicate_routes(service),
     ):
         app.include_router(routes, prefix=API, dependencies=[key])
     app.include_router(session_routes(settings), prefix=API)

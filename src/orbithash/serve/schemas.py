@@ -327,6 +327,32 @@ class SampleResponse(BaseModel):
     n_with_labels: int | None = Field(description=LABELS_DESCRIPTION)
 
 
+class GroupItem(Item):
+    """An item of a group of near-duplicates."""
+
+    distance: int = Field(description="Hamming distance between its code and the first item's.")
+
+
+class ItemGroup(BaseModel):
+    """A group of near-duplicates."""
+
+    size: int = Field(description="Number of its items, of which some are in `items`.")
+    spread: int = Field(description="The largest Hamming distance of an item from the first.")
+    items: list[GroupItem] = Field(description="In the order of ids.")
+
+
+class DuplicatesResponse(BaseModel):
+    """Groups of near-duplicates, the largest first, then by their smallest id."""
+
+    radius: int
+    largest_radius: int = Field(description="The largest radius that the server allows.")
+    n_groups: int = Field(description="Number of groups, of which some are in `groups`.")
+    n_items: int = Field(description="Number of items in all groups.")
+    n_bits: int
+    count: int = Field(description=COUNT_DESCRIPTION)
+    groups: list[ItemGroup]
+
+
 class StatusResponse(BaseModel):
     """The state of the server or session: `ok`, `ready` or `welcome`."""
 

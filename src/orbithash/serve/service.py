@@ -46,6 +46,7 @@ Code = UInt8[np.ndarray, " bytes"]
 Embedding = Float[np.ndarray, " bits"]
 
 N_SEARCH_THREADS, N_IMAGE_THREADS = 4, 2
+MAX_QUEUED_GROUPS = 4  # requests for groups of near-duplicates that wait
 REQUEST_PIXELS_FACTOR = 2  # pixels of all images of a request, in multiples of the limit of one
 
 
@@ -72,6 +73,8 @@ class Service:
         # processes; searches must not wait with them.
         self.write_pool = WorkerPool("writes", n_threads=1)
         self.statistics_pool = WorkerPool("statistics", n_threads=1)
+        # One at a time: finding groups uses all cores.
+        self.duplicates_pool = WorkerPool("duplicates", n_threads=1, max_queued=MAX_QUEUED_GROUPS)
         self.readiness_pool = WorkerPool("readiness", n_threads=1, max_queued=0)
         # One thread: the network itself uses all cores.
         self.encoding_pool = WorkerPool(
@@ -86,6 +89,7 @@ class Service:
             self.write_pool,
             self.image_pool,
             self.statistics_pool,
+            self.duplicates_pool,
             self.readiness_pool,
         ):
             pool.close()

@@ -37,23 +37,27 @@ from orbithash.index.checks import (
     checked_queries,
 )
 from orbithash.index.code_table import CodeTable
+from orbithash.index.duplicates import DuplicateGroups, check_steps, duplicate_groups
 from orbithash.index.milvus.rows import (
     as_ball,
+    as_items,
     as_row,
     as_table,
+    collection_description,
+    described_bits,
     filter_expression,
     read_encoder,
-    row_metadata,
+    row_codes,
     write_encoder,
 )
 from orbithash.index.milvus.server import MilvusServer
+from orbithash.kernels.plain_search import as_words
 
 logger = logging.getLogger(__name__)
 
 MAX_ROWS = 16384  # that Milvus returns at once; also its limit on queries
 FIRST_ROWS = 256  # Hamming neighbours among which an embedding's nearest are first looked for
 BATCH_ROWS = 2000  # that are sent at once
-FORMAT = 1
 CONSISTENCY_LEVELS = {"strong": "Strong", "bounded": "Bounded", "eventually": "Eventually"}
 ALL_FIELDS = ["id", "code", "path", "source", "metadata"]
 
@@ -92,7 +96,7 @@ class MilvusIndex(ClosesOnExit):
                     f"orbithash index … --out milvus:{server}/{collection}"
                 )
             self._create(n_bits, encoder)
-        self.n_bits = self._read_n_bits()
+        self.n_bits = described_bits(self._server.description(self.collection), self.collection)
         if n_bits is not None and n_bits != self.n_bits:
             raise CodeLengthError(
                 f"{collection!r} exists, and its",
@@ -151,7 +155,7 @@ class MilvusIndex(ClosesOnExit):
         for identifier in ids.tolist():
             if identifier not in rows:
                 raise UnknownIdError(identifier)
-        return self._items([rows[identifier] for identifier in ids.tolist()])
+        return as_items([rows[identifier] for identifier in ids.tolist()], self.n_bits)
 
     def search(self, queries: ArrayLike, k: int, where: Where | None = None) -> Neighbours:
         """Return the k nearest items of each query; fewer columns if fewer are admitted.
@@ -187,10 +191,24 @@ class MilvusIndex(ClosesOnExit):
             )
         return balls
 
+    def duplicates(self, radius: int, where: Where | None = None) -> DuplicateGroups:
+        """Return the groups of items that steps of at most `radius` bits connect; exact.
+
+        Milvus does not group: ids and codes, but no metadata, are read into memory.
+        """
+        check_steps(radius, self.n_bits)
+        ids, words = [np.empty(0, dtype=np.int64)], [as_words(row_codes([], self.n_bits))]
+        for rows in self._pages(filter_expression(where), ["id", "code"], MAX_ROWS):
+            ids.append(np.array([row["id"] for row in rows], dtype=np.int64))
+            words.append(as_words(row_codes(rows, self.n_bits)))
+        table = CodeTable(self.n_bits, np.concatenate(ids), np.concatenate(words, axis=1))
+        del ids, words
+        return duplicate_groups(table, radius)
+
     def iterate(self, batch_size: int = 4096) -> Iterator[Items]:
         """Iterate over all items in the order of ids, in batches."""
         for rows in self._pages("", ALL_FIELDS, batch_size):
-            yield self._items(rows)
+            yield as_items(rows, self.n_bits)
 
     def known(self, source: str) -> dict[str, tuple[int, str]]:
         """Return id and stamp of every item that was indexed from a source, by path."""
@@ -227,7 +245,7 @@ class MilvusIndex(ClosesOnExit):
             stored = {row["id"] for rows in pages for row in rows}
         ids = rng.choice(sorted(stored), min(n_items, len(stored)), replace=False)
         rows = self._fetch(np.sort(ids.astype(np.int64)), ALL_FIELDS)
-        return self._items(sorted(rows, key=lambda row: row["id"]))
+        return as_items(sorted(rows, key=lambda row: row["id"]), self.n_bits)
 
     def label_counts(self) -> dict[str, int]:
         """Return the number of items with each label; reads the metadata of all items."""
@@ -236,6 +254,9 @@ class MilvusIndex(ClosesOnExit):
             for row in rows:
                 counts.update(set(row["metadata"]["labels"]))
         return dict(sorted(counts.items()))
+
+    def version(self) -> None:
+        """Return None: Milvus does not count changes."""
 
     def stats(self) -> IndexStats:
         return IndexStats(self.name, self.n_bits, len(self))
@@ -256,29 +277,13 @@ class MilvusIndex(ClosesOnExit):
             write_encoder(self._server, self.collection, encoder)
         self._server.create(
             self.collection,
-            description=json.dumps({"orbithash": FORMAT, "n_bits": int(n_bits)}),
+            description=collection_description(n_bits),
             integers=["id"],
             strings={"path": 8192, "source": 8192},
             documents=["metadata"],
             vectors={"code": 8 * code_bytes(n_bits)},
         )
         self._server.make_searchable(self.collection, self.index_type, "code")
-
-    def _read_n_bits(self) -> int:
-        """Read the number of bits from the collection's description."""
-        try:
-            facts = json.loads(self._server.description(self.collection))
-            version, n_bits = facts["orbithash"], int(facts["n_bits"])
-        except (ValueError, LookupError, TypeError):
-            raise InputError(
-                f"the collection {self.collection!r} was not made by orbithash; give another name"
-            ) from None
-        if version != FORMAT:
-            raise InputError(
-                f"the collection {self.collection!r} has format {version}, and this version of "
-                f"orbithash reads format {FORMAT}; use the version that wrote it"
-            )
-        return n_bits
 
     def _check_index_type(self) -> None:
         """Raise if the collection was created by the other engine, which must also search it."""
@@ -372,15 +377,6 @@ class MilvusIndex(ClosesOnExit):
     def parameters(self) -> dict[str, Any]:
         """Return the search parameters of Milvus's index."""
         return {}
-
-    def _items(self, rows: list[Any]) -> Items:
-        n_bytes = code_bytes(self.n_bits)
-        codes = np.frombuffer(b"".join(row["code"][0] for row in rows), dtype=np.uint8)
-        return Items(
-            np.array([row["id"] for row in rows], dtype=np.int64),
-            codes.reshape(len(rows), n_bytes),
-            tuple(row_metadata(row) for row in rows),
-        )
 
 
 class MilvusInvertedIndex(MilvusIndex):

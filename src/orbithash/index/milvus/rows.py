@@ -11,13 +11,15 @@ import json
 from typing import Any
 
 import numpy as np
+from jaxtyping import UInt8
 
 from orbithash.codes import code_bytes
 from orbithash.errors import InputError
-from orbithash.index.base import Ball, Metadata, Where
+from orbithash.index.base import Ball, Items, Metadata, Where
 from orbithash.index.code_table import CodeTable, empty_table
 from orbithash.index.milvus.server import MilvusServer
 
+FORMAT = 1  # of a collection
 PART = 48_000  # bytes; as base64 just below the 65,535 characters that a string may have
 BATCH_PARTS = 32  # that are sent or fetched at once
 
@@ -47,6 +49,43 @@ def row_metadata(row: Any) -> Metadata:
         stamp=document["stamp"],
         fields=document["fields"],
     )
+
+
+def row_codes(rows: list[Any], n_bits: int) -> UInt8[np.ndarray, "n bytes"]:
+    """Return the codes of rows."""
+    codes = np.frombuffer(b"".join(row["code"][0] for row in rows), dtype=np.uint8)
+    return codes.reshape(len(rows), code_bytes(n_bits))
+
+
+def as_items(rows: list[Any], n_bits: int) -> Items:
+    """Return the items of rows."""
+    return Items(
+        np.array([row["id"] for row in rows], dtype=np.int64),
+        row_codes(rows, n_bits),
+        tuple(row_metadata(row) for row in rows),
+    )
+
+
+def collection_description(n_bits: int) -> str:
+    """Return the description of a new collection."""
+    return json.dumps({"orbithash": FORMAT, "n_bits": int(n_bits)})
+
+
+def described_bits(description: str, collection: str) -> int:
+    """Return the number of bits from a collection's description."""
+    try:
+        facts = json.loads(description)
+        version, n_bits = facts["orbithash"], int(facts["n_bits"])
+    except (ValueError, LookupError, TypeError):
+        raise InputError(
+            f"the collection {collection!r} was not made by orbithash; give another name"
+        ) from None
+    if version != FORMAT:
+        raise InputError(
+            f"the collection {collection!r} has format {version}, and this version of "
+            f"orbithash reads format {FORMAT}; use the version that wrote it"
+        )
+    return n_bits
 
 
 def as_ball(hits: Any) -> Ball:

@@ -50,6 +50,7 @@ from orbithash.index.checks import (
     checked_queries,
 )
 from orbithash.index.code_table import CodeTable
+from orbithash.index.duplicates import DuplicateGroups, duplicate_groups
 from orbithash.index.memory import MemoryIndex
 from orbithash.index.store.blocks import CodeBlocks
 from orbithash.index.store.database import connect, create_database, reading, writing
@@ -156,6 +157,11 @@ class StoredIndex(ClosesOnExit):
         searcher = engine.radius_searcher(table) if admitted is None else table.among(admitted)
         return searcher.within(codes, radius)
 
+    def duplicates(self, radius: int, where: Where | None = None) -> DuplicateGroups:
+        """Return the groups of items that steps of at most `radius` bits connect; exact."""
+        table, admitted = self._refresh(where)
+        return duplicate_groups(table if admitted is None else table.among(admitted), radius)
+
     def iterate(self, batch_size: int = 4096) -> Iterator[Items]:
         """Iterate over all items in the order of ids; may miss items that are added meanwhile."""
         ids = self._refresh(None)[0].ids
@@ -227,6 +233,11 @@ class StoredIndex(ClosesOnExit):
         with self._lock, reading(self._connection, self.folder):
             return self._rows.label_counts()
 
+    def version(self) -> int:
+        """Return a number that differs after every change."""
+        with self._lock, reading(self._connection, self.folder):
+            return self._read_version()
+
     def stats(self) -> IndexStats:
         self._refresh(None)
         disk = sum(path.stat().st_size for path in self.folder.iterdir())
@@ -246,14 +257,17 @@ class StoredIndex(ClosesOnExit):
         this returns: search the table that is returned.
         """
         with self._lock, reading(self._connection, self.folder):
-            query = "SELECT value FROM facts WHERE name = 'version'"
-            version = self._connection.execute(query).fetchone()[0]
+            version = self._read_version()
             if version != self._version:
                 loaded = self._blocks.table(self._engine.table, self._block_versions)
                 self._engine.table = loaded.codes
                 self._block_versions, self._version = loaded.versions, version
             admitted = None if where is None else self._rows.admitted(where)
             return self._engine.table, admitted
+
+    def _read_version(self) -> int:
+        query = "SELECT value FROM facts WHERE name = 'version'"
+        return int(self._connection.execute(query).fetchone()[0])
 
     def _stored_items(self, ids: Int64[np.ndarray, " n"]) -> Items:
         """Return those of the items that are stored, in this order."""

@@ -19,6 +19,9 @@ export function sample(n, seed, labels, signal) {
   const parameters = new URLSearchParams([["n", n], ["seed", seed], ...labels.map((label) => ["labels", label])]);
   return call(`sample?${parameters}`, { signal });
 }
+export function duplicates(parameters, signal) {
+  return call(`duplicates?${new URLSearchParams(parameters)}`, { signal });
+}
 export const session = () => call("session");
 export const search = (request, signal) => postJson("search", request, signal);
 export const openSession = (key) => postJson("session", { key });

@@ -227,7 +227,7 @@ function runThenNavigate(action) {
     if (signal?.aborted) return; // while the key dialog was open
     const hadPending = flushPending();
     const isBusy = byId("grid").getAttribute("aria-busy") === "true";
-    interrupts ||= hadPending || isBusy || readState().view === "collection";
+    interrupts ||= hadPending || isBusy || readState().view !== "search";
     currentAction = action;
     signal = startRequest();
     setBusy(true);

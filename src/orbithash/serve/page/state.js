@@ -1,26 +1,32 @@
 // The state of the page, which is its URL: it can be bookmarked, shared and returned to.
 
 export const DEFAULT_K = 24;
+const OTHER_VIEWS = ["collection", "duplicates"]; // besides the search
 const DEBOUNCE = 150; // ms without a change before a slider or scroll position is applied
 
 export function readState(search = location.search) {
   const parameters = new URLSearchParams(search);
   const integer = (name, fallback) => (/^-?\d{1,19}$/.test(parameters.get(name) ?? "") ? parameters.get(name) : fallback);
   return {
-    view: parameters.get("view") === "collection" ? "collection" : "search",
+    view: OTHER_VIEWS.includes(parameters.get("view")) ? parameters.get("view") : "search",
     id: integer("id", null), // a string: JavaScript rounds integers above 2^53
     code: /^([0-9a-f]{2})+$/.test(parameters.get("code") ?? "") ? parameters.get("code") : null,
     seed: integer("seed", null), // of the random images on the start page
     k: Math.max(1, Number(integer("k", DEFAULT_K))),
     radius: parameters.has("radius") ? Math.max(0, Number(integer("radius", 0))) : null,
     labels: parameters.getAll("label"),
+    within: parameters.has("within") ? Math.max(0, Number(integer("within", 0))) : null, // bits, of near-duplicates
+    from: Math.max(0, Number(integer("from", 0))), // the first group of near-duplicates that is shown
   };
 }
 
 export function urlOf(state) {
   const parameters = new URLSearchParams();
-  if (state.view === "collection") parameters.set("view", "collection");
-  else {
+  if (state.view !== "search") parameters.set("view", state.view);
+  if (state.view === "duplicates") {
+    if (state.within !== null) parameters.set("within", state.within);
+    if (state.from) parameters.set("from", state.from);
+  } else if (state.view === "search") {
     if (state.id !== null) parameters.set("id", state.id);
     else if (state.code !== null) parameters.set("code", state.code);
     else if (state.seed !== null) parameters.set("seed", state.seed);
