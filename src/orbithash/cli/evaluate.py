@@ -31,7 +31,8 @@ def evaluate_command(
     """Score an encoder, and report its failures: by class, confusions, and the worst queries.
 
     Every query of the split is searched in the database of the split; without a split, each row is
-    a query against all others. Unreadable images are left out and listed in the report.
+    a query against all others. Nested codes are scored at each of their lengths. Unreadable images
+    are left out and listed in the report.
     """
     console = Console()
     contents = frozenset({SCORES, REPORT, PRECISION_RECALL, PRECISION_AT, UNREADABLE})
@@ -60,7 +61,7 @@ def evaluate_command(
             print(f"orbithash: {notes[0]}", file=sys.stderr)
         with progress_bar(console) as report:
             encoded = encode_split(encoder, data, progress=report)
-        scores = evaluate_rows(encoded, data)
+        scores = evaluate_rows(encoded, data, prefixes=encoder.nested)
         write_unreadable(encoded.unreadable, folder / UNREADABLE)
         (folder / SCORES).write_text(scores.to_json() + "\n", encoding="utf-8")
         by_radius, by_number = score_curves(record.method, scores)
@@ -79,7 +80,8 @@ def evaluate_command(
             source=source,
             notes=[*notes, *left_out(scores, len(encoded.unreadable))],
         )
-    console.print(as_table(record.method, scores))
+    as_lines = as_table_of_lengths if scores.prefixes else as_table
+    console.print(as_lines(record.method, scores))
     print_unreadable(console, len(encoded.unreadable), out / UNREADABLE)
     console.print("Scores and pictures:", style="bold")
     print(f"  {out}")
@@ -125,4 +127,21 @@ def as_table(method: str, scores: "Scores") -> Table:
     without = scores.queries_without_relevant
     table.add_row("queries", f"{scores.queries}", f"{without} without a match" if without else "")
     table.add_row("database", f"{scores.database}", "")
+    return table
+
+
+def as_table_of_lengths(method: str, scores: "Scores") -> Table:
+    """The scores of nested codes, with a row for each length."""
+    title = f"{method}, nested codes: {scores.queries} queries, {scores.database} in the database"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    shown = [n for n in SHOWN if n in scores.precision_at]
+    for name in ("bits", "MAP", "ties", "NDCG", *(f"precision@{n}" for n in shown)):
+        table.add_column(name, justify="right", style="dim" if name == "ties" else None)
+    for n_bits, of_length in {**scores.prefixes, scores.n_bits: scores}.items():
+        lowest, highest = of_length.map_bounds
+        precisions = [f"{of_length.precision_at[n]:.4f}" for n in shown]
+        ties = f"{lowest:.4f} … {highest:.4f}"
+        table.add_row(
+            f"{n_bits}", f"{of_length.map:.4f}", ties, f"{of_length.ndcg:.4f}", *precisions
+        )
     return table

@@ -34,8 +34,9 @@ def evaluate(
 ) -> Scores:
     """Search for every query in the database, and score the rankings.
 
-    A source without a split is scored row by row: each is a query against all others. Unreadable
-    images are left out. A progress bar is shown by default in a terminal.
+    A source without a split is scored row by row: each is a query against all others. Of nested
+    codes, the first bits are scored too, as `prefixes` of the scores. Unreadable images are left
+    out. A progress bar is shown by default in a terminal.
     """
     from orbithash.data import open_source
     from orbithash.encoders.progress import reporting
@@ -43,7 +44,7 @@ def evaluate(
     data = open_source(source)
     with reporting(progress) as report:
         encoded = encode_split(encoder, data, progress=report)
-    return evaluate_rows(encoded, data)
+    return evaluate_rows(encoded, data, prefixes=encoder.nested)
 
 
 def encode_split(
@@ -65,11 +66,25 @@ def evaluate_rows(
     data: "ImageSource | LabelledFeatures",
     *,
     precision_at: Sequence[int] = PRECISION_AT,
+    prefixes: Sequence[int] = (),
 ) -> Scores:
-    """Score the codes of rows: every query of the split against its whole database."""
-    codes, labels, split = encoded.codes, data.labels[encoded.rows], data.split
+    """Score the codes of rows: every query of the split against its whole database.
+
+    With `prefixes`, codes of the first bits alone are scored too.
+    """
+    split = data.split
     if both := len(np.intersect1d(split.query, split.database)):
         logger.warning("%d queries are also in the database and find themselves first", both)
+    scores = score_rows(encoded, data, precision_at)
+    of_prefixes = {n: score_rows(encoded.prefix(n), data, precision_at) for n in prefixes}
+    return replace(scores, prefixes=of_prefixes)
+
+
+def score_rows(
+    encoded: "Encoded", data: "ImageSource | LabelledFeatures", precision_at: Sequence[int]
+) -> Scores:
+    """Return the scores of codes of one length."""
+    codes, labels, split = encoded.codes, data.labels[encoded.rows], data.split
     query, database = query_and_database(encoded, data)
     scores = evaluate_codes(
         codes[query],
