@@ -5,6 +5,7 @@ instructions. LLVM's own vectoriser would use vectors of half the width and narr
 store it, which takes longer than computing it.
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,8 +35,14 @@ def next_nearer(queries, query, database, start, stop, limit):  # type: ignore[n
     The mask is 0 if there are none before `stop`. `queries` is (queries, words), `database` is
     (words, codes).
     """
+    # One query reads codes from memory, which takes longer than comparing them: words that decide
+    # nothing are not read. Several queries find them in the cache, where the branches cost more.
+    word_by_word = queries.shape[0] == 1
     while start + LANES <= stop:
-        mask = nearer_lanes(queries, query, database, start, np.uint64(limit))
+        if word_by_word:
+            mask = nearer_lanes_word_by_word(queries, query, database, start, np.uint64(limit))
+        else:
+            mask = nearer_lanes(queries, query, database, start, np.uint64(limit))
         if mask != 0:
             return start, mask
         start += LANES
@@ -65,49 +72,71 @@ def clear_lowest_bit(mask):  # type: ignore[no-untyped-def]
     return mask & (mask - np.uint64(1))
 
 
-def emit_nearer_lanes(
-    typing_context: Any, queries: Any, query: Any, database: Any, start: Any, limit: Any
-) -> Any:
-    """Emit the code of `nearer_lanes`: a mask of the 64 codes from `start` below the limit."""
-    if queries.layout != "C" or database.layout != "C":
-        return None  # numba then refuses arrays whose memory layout differs from the one below
+def make_nearer_lanes(*, word_by_word: bool) -> Any:
+    """Return a compiled comparison: a mask of the 64 codes from `start` that are below the limit.
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        _, row, _, first, upper = arguments
-        query_array, code_array = (
-            context.make_array(kind)(context, builder, arguments[number])
-            for number, kind in ((0, queries), (2, database))
+    The distance in the first words is a lower bound of the whole distance. With `word_by_word`, the
+    comparison ends with the word in which none of the codes is below the limit any more.
+    """
+
+    def emit(
+        typing_context: Any, queries: Any, query: Any, database: Any, start: Any, limit: Any
+    ) -> Any:
+        if queries.layout != "C" or database.layout != "C":
+            return None  # numba then refuses arrays whose memory layout differs from the one below
+        return (
+            types.uint64(queries, types.intp, database, types.intp, types.uint64),
+            partial(generate_comparison, queries, database, word_by_word),
         )
-        n_words, n = codegen.unpack_tuple(builder, code_array.shape, 2)
 
-        def word_distances(word: Any) -> Any:
-            """Emit the 64 distances in one word."""
-            code_offset = builder.add(builder.mul(word, n), first)
-            query_offset = builder.add(builder.mul(row, n_words), word)
-            address = builder.bitcast(
-                builder.gep(code_array.data, [code_offset]), VECTOR.as_pointer()
-            )
-            query_word = builder.load(builder.gep(query_array.data, [query_offset]))
-            code_words = builder.load(address, align=8)
-            return popcounts(
-                builder, builder.xor(code_words, broadcast(builder, query_word, LANES))
-            )
-
-        total = codegen.alloca_once_value(builder, word_distances(ZERO))
-        with codegen.for_range_slice(builder, ONE, n_words, ONE) as (word, _):
-            builder.store(builder.add(builder.load(total), word_distances(word)), total)
-        distances = builder.load(total)
-        # One comparison of the minima usually rejects all codes; otherwise each is compared.
-        any_below = mask_below(builder, minima(builder, distances), upper, REGISTER_WORDS)
-        mask = codegen.alloca_once_value(builder, ZERO)
-        with builder.if_then(codegen.is_not_null(builder, any_below), likely=False):
-            builder.store(mask_below(builder, distances, upper, LANES), mask)
-        return builder.load(mask)
-
-    return types.uint64(queries, types.intp, database, types.intp, types.uint64), generate
+    return intrinsic(emit)
 
 
-nearer_lanes: Any = intrinsic(emit_nearer_lanes)
+def generate_comparison(
+    queries: Any,
+    database: Any,
+    word_by_word: bool,
+    context: Any,
+    builder: Any,
+    signature: Any,
+    arguments: Any,
+) -> Any:
+    """Emit the instructions of `nearer_lanes`."""
+    _, row, _, first, upper = arguments
+    query_array, code_array = (
+        context.make_array(kind)(context, builder, arguments[number])
+        for number, kind in ((0, queries), (2, database))
+    )
+    n_words, n = codegen.unpack_tuple(builder, code_array.shape, 2)
+
+    def word_distances(word: Any) -> Any:
+        """Emit the 64 distances in one word."""
+        code_offset = builder.add(builder.mul(word, n), first)
+        query_offset = builder.add(builder.mul(row, n_words), word)
+        address = builder.bitcast(builder.gep(code_array.data, [code_offset]), VECTOR.as_pointer())
+        query_word = builder.load(builder.gep(query_array.data, [query_offset]))
+        code_words = builder.load(address, align=8)
+        return popcounts(builder, builder.xor(code_words, broadcast(builder, query_word, LANES)))
+
+    def any_below() -> Any:
+        """Emit one comparison of the minima, which usually rejects all codes."""
+        smallest = minima(builder, builder.load(total))
+        return codegen.is_not_null(builder, mask_below(builder, smallest, upper, REGISTER_WORDS))
+
+    total = codegen.alloca_once_value(builder, word_distances(ZERO))
+    with codegen.for_range(builder, n_words, start=ONE) as loop:
+        if word_by_word:
+            with builder.if_then(builder.not_(any_below())):
+                loop.do_break()
+        builder.store(builder.add(builder.load(total), word_distances(loop.index)), total)
+    mask = codegen.alloca_once_value(builder, ZERO)
+    with builder.if_then(any_below(), likely=False):
+        builder.store(mask_below(builder, builder.load(total), upper, LANES), mask)
+    return builder.load(mask)
+
+
+nearer_lanes: Any = make_nearer_lanes(word_by_word=False)
+nearer_lanes_word_by_word: Any = make_nearer_lanes(word_by_word=True)
 
 
 def popcounts(builder: Any, words: Any) -> Any:
