@@ -217,9 +217,9 @@ def plan_training(
         reduction=settings.reduction,
     )
     if settings.memory:
-        check_takes_memory(
-            loss.loss_of(n_bits) if isinstance(loss, NestedLoss) else loss, method.name
-        )
+        parts = loss.losses.values() if isinstance(loss, NestedLoss) else (loss,)
+        for part in parts:
+            check_takes_memory(part, method.name)
     batches = batches_by_labels(
         used[: len(train)],
         batch_size=settings.batch_size,
