@@ -3,7 +3,6 @@
 Kusupati et al., "Matryoshka Representation Learning", NeurIPS 2022, train float embeddings so.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -73,13 +72,11 @@ class NestedLoss(nn.Module):
 
 
 def length_weights(lengths: Sequence[int]) -> dict[int, float]:
-    """Return the weight of the loss of each length: √(longest / length).
+    """Return the weight of the loss of each length: all have the same.
 
-    Losses of short prefixes are small, because distances and margins are; the root is between equal
-    weights and equal gradients. Chosen on validation data, see experiments/nested.md.
+    Higher weights of short lengths cost more at long ones, see experiments/nested.md.
 
     >>> length_weights((16, 64))
-    {16: 2.0, 64: 1.0}
+    {16: 1.0, 64: 1.0}
     """
-    longest = max(lengths, default=0)
-    return {length: math.sqrt(longest / length) for length in lengths}
+    return dict.fromkeys(lengths, 1.0)
