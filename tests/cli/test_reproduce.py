@@ -49,6 +49,21 @@ def test_a_table_is_made_once(features, tmp_path, capsys):
 
 
 @pytest.mark.usefixtures("no_figures")
+def test_the_table_of_nested_codes_has_one_run_for_all_lengths(features, tmp_path):
+    more = ("--bits", "8,16", "--seeds", "1")
+    assert run(command(features, tmp_path, *more, table="nested")) == 0
+    assert len(list(tmp_path.rglob("model.safetensors"))) == 3
+    results = json.loads((tmp_path / "nested" / "results.json").read_text())
+    assert results["missing"] == []
+    alone, nested = results["rows"]
+    assert [cell["n_bits"] for cell in nested["cells"]] == [8, 16]
+    assert len({folder for cell in nested["cells"] for folder in cell["runs"]}) == 1
+    assert len({folder for cell in alone["cells"] for folder in cell["runs"]}) == 2
+    page = (tmp_path / "nested" / "table.md").read_text()
+    assert "\nOrder-aware is first in " in page  # not "among the paper's rows": it has one of them
+
+
+@pytest.mark.usefixtures("no_figures")
 def test_tables_share_runs_of_the_same_settings(features, tmp_path):
     assert run(command(features, tmp_path, "--seeds", "1")) == 0
     assert run(command(features, tmp_path, "--seeds", "1", table="selection")) == 0

@@ -20,6 +20,21 @@ def test_the_nearest_match_a_stable_sort_for_any_number_of_bits(n_bits):
     assert_nearest_match(queries, database, k=10)
 
 
+@pytest.mark.parametrize("n_bits", [64, 65, 128, 256, 300, 1024])
+@pytest.mark.parametrize("n_queries", [1, 3])
+def test_clustered_codes_match_a_stable_sort_with_one_query_or_several(n_bits, n_queries):
+    # Most codes are far away in the first word already, some of them only in the last.
+    rng = np.random.default_rng(0)
+    centres = random_codes(5, n_bits, seed=2)
+    centres[1] = centres[0]
+    centres[1, -1] ^= 128  # the first bit of the last byte
+    database = np.repeat(centres, 200, axis=0)[rng.permutation(1000)]
+    flipped = random_codes(1000, n_bits, seed=3) & random_codes(1000, n_bits, seed=4)
+    database ^= flipped & random_codes(1000, n_bits, seed=5)
+    assert_nearest_match(centres[:n_queries], database, k=10)
+    assert_nearest_match(centres[:n_queries], database, k=300)
+
+
 @pytest.mark.parametrize("k", [1, 2, 100, 3000])
 @pytest.mark.parametrize("n", [1, LANES, LANES + 1, L1_WORDS - 1, L1_WORDS + 1])
 def test_the_nearest_match_a_stable_sort_for_any_size(n, k):

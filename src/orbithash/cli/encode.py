@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from orbithash.cli.options import Device, print_unreadable
+from orbithash.cli.options import Device, PrefixBits, print_unreadable
 from orbithash.files import check_new_file
 
 
@@ -20,6 +20,7 @@ def encode_command(
         ),
     ],
     out: Annotated[Path, typer.Option(help="File for the codes, an .npz.")],
+    bits: PrefixBits = None,
     device: Device = "cpu",
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier file.")] = False,
 ) -> None:
@@ -36,6 +37,8 @@ def encode_command(
     from orbithash.encoders.progress import progress_bar
 
     encoder = load(run, device=device)
+    if bits is not None:
+        encoder = encoder.prefix(bits)
     data = open_unlabelled(source)
     console = Console()
     with progress_bar(console) as report:

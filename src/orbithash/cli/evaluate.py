@@ -99,7 +99,8 @@ def evaluate_command(
     --database-labels d.npy
 
     Every query of the split is searched in the database of the split; without a split, each row is
-    a query against all others. Unreadable images are left out and listed in the report.
+    a query against all others. Nested codes are scored at each of their lengths. Unreadable images
+    are left out and listed in the report.
     """
     options = {"ties": ties, "map_at": tuple(map_at or ())}
     kind = "" if scored.is_dir() else scored.suffix.lower()
@@ -154,12 +155,13 @@ def score_run(
             print(f"orbithash: {notes[0]}", file=sys.stderr)
         with progress_bar(console) as report:
             encoded = encode_split(encoder, data, progress=report)
-        scores = evaluate_rows(encoded, data, **REPORTED, **options)
+        scores = evaluate_rows(encoded, data, prefixes=encoder.nested, **REPORTED, **options)
         if folder:
             write_unreadable(encoded.unreadable, folder / UNREADABLE)
             notes += left_out(scores, len(encoded.unreadable))
             write_report(folder, scores, encoded, data, record, str(run), source, notes)
-    console.print(as_table(record.method, scores))
+    as_lines = as_table_of_lengths if scores.prefixes else as_table
+    console.print(as_lines(record.method, scores))
     if out:
         print_unreadable(console, len(encoded.unreadable), out / UNREADABLE)
         print_places(console, out)
@@ -333,3 +335,18 @@ def radius_rows(scores: "Scores") -> list[tuple[str, str, str]]:
         (name, shown, f"without the {empty:.1%} of queries with none"),
         ("", f"{or_zero:.4f}", "with these as 0"),
     ]
+
+
+def as_table_of_lengths(method: str, scores: "Scores") -> Table:
+    """The scores of nested codes, with a row for each length."""
+    title = f"{method}, nested codes: {scores.queries} queries, {scores.database} in the database"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    shown = [n for n in SHOWN if n in scores.precision_at]
+    for name in ("bits", "MAP", "ties", "asymmetric", *(f"precision@{n}" for n in shown)):
+        table.add_column(name, justify="right", style="dim" if name == "ties" else None)
+    for n_bits, of_length in {**scores.prefixes, scores.n_bits: scores}.items():
+        lowest, highest = of_length.map_bounds
+        ties = f"{lowest:.4f} … {highest:.4f}"
+        others = (of_length.map_asymmetric, *(of_length.precision_at[n] for n in shown))
+        table.add_row(f"{n_bits}", f"{of_length.map:.4f}", ties, *(f"{x:.4f}" for x in others))
+    return table

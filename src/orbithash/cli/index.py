@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from orbithash.cli.options import Device
+from orbithash.cli.options import Device, PrefixBits
 from orbithash.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ def index_command(
         list[int] | None,
         typer.Option(metavar="ID", help="Remove an item; may be given several times."),
     ] = None,
+    bits: PrefixBits = None,
     device: Device = "cpu",
 ) -> None:
     """Encode and store every image; again on the same index, only new and changed ones.
@@ -51,12 +52,21 @@ def index_command(
         raise InputError("give RUN and SOURCE, or --remove ID; try: orbithash index --help")
     console = Console()
     if run is not None and source is not None:
-        update(console, out, run, source, prune=prune, device=device)
+        update(console, out, run, source, prune=prune, bits=bits, device=device)
     if remove:
         remove_items(console, out, remove)
 
 
-def update(console: Console, out: str, run: Path, source: str, *, prune: bool, device: str) -> None:
+def update(
+    console: Console,
+    out: str,
+    run: Path,
+    source: str,
+    *,
+    prune: bool,
+    bits: int | None,
+    device: str,
+) -> None:
     from orbithash import load, open_index  # --help must not wait for torch
     from orbithash.data import open_unlabelled
     from orbithash.data.sources import absolute_source
@@ -65,6 +75,8 @@ def update(console: Console, out: str, run: Path, source: str, *, prune: bool, d
 
     data = open_unlabelled(source)
     encoder = load(run, device=device)
+    if bits is not None:
+        encoder = encoder.prefix(bits)
     check_encodes(encoder, data)  # a wrong source must not leave a new, empty index
     with open_index(out, encoder=encoder) as opened:
         try:

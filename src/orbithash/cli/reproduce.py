@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from orbithash.cli.options import code_lengths
 from orbithash.errors import InputError
 from orbithash.files import make_folder
 
@@ -28,8 +29,8 @@ def reproduce_command(
         list[str],
         typer.Argument(
             metavar="TABLE...",
-            help="main, ablation, selection, gamma, curves, claim, shallow or asymmetric; several "
-            "share runs.",
+            help="main, ablation, selection, gamma, curves, claim, shallow, asymmetric or nested; "
+            "several share runs.",
         ),
     ],
     source: Annotated[
@@ -79,7 +80,7 @@ def reproduce_command(
     Every run has its own folder: an interrupted command continues when it is repeated, and finished
     runs are not repeated. Queries choose nothing; they are searched at the end of a run.
     """
-    lengths = code_lengths(bits)
+    lengths = None if bits is None else code_lengths(bits, "--bits")
     if tune not in ("head", "whole"):
         raise InputError(f"there is no tune {tune!r}; choose from head, whole")
     from orbithash.experiments.reproduce import make_plan, reproduce_tables, table_folder
@@ -127,20 +128,6 @@ def reproduce_command(
         for failed, reason in made.failures.items():
             print(f"orbithash: {failed} failed: {reason}", file=sys.stderr)
         raise typer.Exit(1)
-
-
-def code_lengths(bits: str | None) -> tuple[int, ...] | None:
-    """Parse numbers separated by commas.
-
-    >>> code_lengths("16,32")
-    (16, 32)
-    """
-    if bits is None:
-        return None
-    try:
-        return tuple(int(number) for number in bits.split(","))
-    except ValueError:
-        raise InputError(f"--bits is {bits!r}; give numbers with commas, such as 16,32") from None
 
 
 @contextmanager

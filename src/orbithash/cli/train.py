@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from orbithash.cli.options import code_lengths
 from orbithash.errors import InputError
 from orbithash.files import partial_folder
 
@@ -53,6 +54,14 @@ def train_command(
         list[str] | None,
         typer.Option(
             help="An option of the loss or hasher, as NAME=VALUE; may be repeated.",
+            rich_help_panel=METHOD,
+        ),
+    ] = None,
+    nested: Annotated[
+        str | None,
+        typer.Option(
+            help="Shorter lengths, such as 16,32: the first bits become good codes of these "
+            "lengths too, for encode --bits and index --bits.",
             rich_help_panel=METHOD,
         ),
     ] = None,
@@ -208,6 +217,7 @@ def train_command(
             bits,
             method=method,
             options=method_options(option or [], margin),
+            nested=() if nested is None else code_lengths(nested, "--nested"),
             backbone=backbone,
             weights=weights,
             out=out,

@@ -14,13 +14,13 @@ Or the queries and the database are one `.npy` each, and their labels an `.npy` 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Bool, Int64, Shaped, UInt8
 
-from orbithash.codes import check_codes, check_n_bits, code_bytes, pack
+from orbithash.codes import check_codes, check_n_bits, code_bytes, pack, unpack
 from orbithash.data.features import (
     checked_paths,
     checked_queries,
@@ -58,6 +58,11 @@ class LabelledCodes:
 
     def positions(self, rows: Int64[np.ndarray, " wanted"]) -> Int64[np.ndarray, " wanted"]:
         return rows
+
+    def prefix(self, n_bits: int) -> "LabelledCodes":
+        """Return the codes of the first bits alone."""
+        codes = pack(unpack(self.codes, self.n_bits)[:, :n_bits])
+        return replace(self, codes=codes, n_bits=n_bits)
 
 
 def read_codes(file: Path) -> LabelledCodes:

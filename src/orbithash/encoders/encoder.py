@@ -1,14 +1,14 @@
 """The encoder protocol: images or features in, codes out."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int64, UInt8
 
-from orbithash.codes import binarize, pack
+from orbithash.codes import binarize, check_n_bits, pack
 from orbithash.data import ImageSource, LabelledFeatures, Vectors
 from orbithash.encoders.runs.record import Training
 from orbithash.errors import InputError, UnreadableImageError
@@ -44,6 +44,10 @@ class Encoded:
         found = rows[np.isin(rows, self.rows)]
         return np.asarray(order[np.searchsorted(self.rows, found, sorter=order)])
 
+    def prefix(self, n_bits: int) -> "Encoded":
+        """Return the same rows with the first bits alone."""
+        return replace(self, embeddings=self.embeddings[:, :n_bits])
+
 
 def check_encodes(encoder: "Encoder", data: Data) -> None:
     """Raise unless the encoder takes this kind of data."""
@@ -54,6 +58,24 @@ def check_encodes(encoder: "Encoder", data: Data) -> None:
             f"this run encodes features of {encoder.n_features} numbers, not images; extract them "
             "with `orbithash features`, by the network that it was trained on"
         )
+
+
+def check_prefix(encoder: "Encoder", n_bits: int) -> None:
+    """Raise unless the first bits of the encoder's codes were trained as codes of their own."""
+    check_n_bits(n_bits)
+    lengths = (*encoder.nested, encoder.n_bits)
+    if n_bits in lengths:
+        return
+    if n_bits > encoder.n_bits:
+        raise InputError(
+            f"got {n_bits} bits, but the codes of this encoder have {encoder.n_bits}; give at most "
+            f"as many: {', '.join(map(str, lengths))}"
+        )
+    raise InputError(
+        f"the first {n_bits} bits of this encoder's codes were not trained as codes of their own, "
+        f"and would be poor ones; give {' or '.join(map(str, lengths))}, or train with --nested "
+        f"{n_bits}"
+    )
 
 
 @runtime_checkable
@@ -71,6 +93,10 @@ class Encoder(Protocol):
     @property
     def hidden(self) -> int | None:
         """The hidden units of the head; None for a hasher."""
+
+    @property
+    def nested(self) -> tuple[int, ...]:
+        """The shorter lengths at which the first bits were trained as codes of their own."""
 
     @property
     def history(self) -> tuple[Any, ...]:
@@ -98,6 +124,9 @@ class Encoder(Protocol):
         An image that cannot be read raises an error; with `on_unreadable`, that is called with the
         error instead, and the image is left out.
         """
+
+    def prefix(self, n_bits: int) -> "Encoder":
+        """Return an encoder of the first bits; their number is in `nested`, or `n_bits`."""
 
     def to(self, device: str) -> "Encoder":
         """Move the network to a device, such as "cuda"."""

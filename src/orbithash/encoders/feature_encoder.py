@@ -17,6 +17,7 @@ from orbithash.encoders.encoder import (
     OnUnreadable,
     Progress,
     check_encodes,
+    check_prefix,
     no_progress,
 )
 from orbithash.encoders.runs.record import Epoch, Training
@@ -58,6 +59,11 @@ class FeatureEncoder:
         """The hidden units of the head; None for a hasher."""
         head = self.network.head if isinstance(self.network, HashingNetwork) else self.network
         return head.hidden if isinstance(head, FeatureHead) else None
+
+    @property
+    def nested(self) -> tuple[int, ...]:
+        """The shorter lengths at which the first bits were trained as codes of their own."""
+        return self.training.record.prefixes() if self.training else ()
 
     @property
     def history(self) -> tuple[Epoch, ...]:
@@ -111,6 +117,20 @@ class FeatureEncoder:
             parts.append(self.embed(vectors.features))
             names += vectors.paths or [f"{item} row {row}" for row in range(len(vectors))]
         return names, np.concatenate(parts)
+
+    def prefix(self, n_bits: int) -> "FeatureEncoder":
+        """Return an encoder of the first bits; their number is in `nested`, or `n_bits`."""
+        check_prefix(self, n_bits)
+        if n_bits == self.n_bits:
+            return self
+        encoder = self.sliced(n_bits)
+        encoder.training = self.training and self.training.of_prefix(n_bits)
+        return encoder
+
+    def sliced(self, n_bits: int) -> "FeatureEncoder":
+        """Return an encoder by a network with the first outputs alone."""
+        assert isinstance(self.network, FeatureHead | HashingNetwork)
+        return FeatureEncoder(self.network.prefix(n_bits), self.input_shape)
 
     def to(self, device: str) -> "FeatureEncoder":
         """Return the encoder; only "cpu" is possible."""

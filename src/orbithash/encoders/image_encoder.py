@@ -22,6 +22,7 @@ from orbithash.encoders.encoder import (
     OnUnreadable,
     Progress,
     check_encodes,
+    check_prefix,
     no_progress,
 )
 from orbithash.encoders.feature_encoder import FeatureEncoder
@@ -78,6 +79,11 @@ class ImageEncoder:
     def hidden(self) -> int | None:
         """The hidden units of the head; None for a hasher."""
         return self.head.hidden
+
+    @property
+    def nested(self) -> tuple[int, ...]:
+        """The shorter lengths at which the first bits were trained as codes of their own."""
+        return self.training.record.prefixes() if self.training else ()
 
     @property
     def history(self) -> tuple[Epoch, ...]:
@@ -187,6 +193,15 @@ class ImageEncoder:
         given = [items[position] for position in readable]
         names = [str(item) if isinstance(item, str | Path) else "image" for item in given]
         return names, embeddings
+
+    def prefix(self, n_bits: int) -> "ImageEncoder":
+        """Return an encoder of the first bits, with the same backbone; see `nested`."""
+        check_prefix(self, n_bits)
+        if n_bits == self.n_bits:
+            return self
+        encoder = ImageEncoder(self.backbone, self.head.sliced(n_bits))
+        encoder.training = self.training and self.training.of_prefix(n_bits)
+        return encoder
 
     def to(self, device: str) -> "ImageEncoder":
         """Move the backbone to a device, such as "cuda"; the head is small and stays on the CPU."""

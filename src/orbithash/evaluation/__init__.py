@@ -1,7 +1,7 @@
 """How good codes are: scores of an encoder on a source, and of bare codes."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,9 +44,10 @@ def evaluate(
 ) -> Scores:
     """Search for every query in the database, and score the rankings.
 
-    A source without a split is scored row by row: each is a query against all others. Unreadable
-    images are left out. A progress bar is shown by default in a terminal. `options` are those of
-    `evaluate_codes`, such as `ties` and `map_at`.
+    A source without a split is scored row by row: each is a query against all others. Of nested
+    codes, the first bits are scored too, as `prefixes` of the scores. Unreadable images are left
+    out. A progress bar is shown by default in a terminal. `options` are those of `evaluate_codes`,
+    such as `ties` and `map_at`.
     """
     from orbithash.data import open_source
     from orbithash.encoders.progress import reporting
@@ -54,7 +55,7 @@ def evaluate(
     data = open_source(source)
     with reporting(progress) as report:
         encoded = encode_split(encoder, data, progress=report)
-    return evaluate_rows(encoded, data, **(REPORTED | options))
+    return evaluate_rows(encoded, data, prefixes=encoder.nested, **(REPORTED | options))
 
 
 def evaluate_file(file: str | Path, **options: Any) -> Scores:
@@ -86,15 +87,30 @@ def encode_split(
 def evaluate_rows(
     encoded: "Encoded | LabelledCodes",
     data: "ImageSource | LabelledFeatures | LabelledCodes",
+    *,
+    prefixes: Sequence[int] = (),
     **options: Any,
 ) -> Scores:
     """Score the codes of rows: every query of the split against its whole database.
 
-    `options` are those of `evaluate_codes`.
+    With `prefixes`, codes of the first bits alone are scored too. `options` are those of
+    `evaluate_codes`.
     """
-    codes, labels, split = encoded.codes, data.labels[encoded.rows], data.split
+    split = data.split
     if both := len(np.intersect1d(split.query, split.database)):
         logger.warning("%d queries are also in the database and find themselves first", both)
+    scores = score_rows(encoded, data, **options)
+    of_prefixes = {n: score_rows(encoded.prefix(n), data, **options) for n in prefixes}
+    return replace(scores, prefixes=of_prefixes)
+
+
+def score_rows(
+    encoded: "Encoded | LabelledCodes",
+    data: "ImageSource | LabelledFeatures | LabelledCodes",
+    **options: Any,
+) -> Scores:
+    """Return the scores of codes of one length."""
+    codes, labels, split = encoded.codes, data.labels[encoded.rows], data.split
     query, database = query_and_database(encoded, data)
     scores = evaluate_codes(
         codes[query],

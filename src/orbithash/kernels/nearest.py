@@ -2,7 +2,8 @@
 
 The k nearest take one pass and no heap. Each query keeps a limit, the distance of its k-th nearest
 candidate so far: only nearer codes can still enter. The limit falls quickly, so nearly all of the
-database is rejected, 64 codes with one comparison.
+database is rejected, 64 codes with one comparison; for a single query, often by the first of
+several words alone, whose distance is a lower bound.
 
 The codes within a radius take two passes and no sort. The first counts the codes at each distance,
 which gives the position of each in the result; the second writes them there.

@@ -36,8 +36,14 @@ def next_nearer(queries, query, database, start, stop, limit):  # type: ignore[n
     The mask is 0 if there are none before `stop`. `queries` is (queries, words), `database` is
     (words, codes).
     """
+    # One query reads codes from memory, which takes longer than comparing them: words that decide
+    # nothing are not read. Several queries find them in the cache, where the branches cost more.
+    word_by_word = queries.shape[0] == 1
     while start + LANES <= stop:
-        mask = nearer_lanes(queries, query, database, start, np.uint64(limit))
+        if word_by_word:
+            mask = nearer_lanes_word_by_word(queries, query, database, start, np.uint64(limit))
+        else:
+            mask = nearer_lanes(queries, query, database, start, np.uint64(limit))
         if mask != 0:
             return start, mask
         start += LANES
@@ -67,25 +73,37 @@ def clear_lowest_bit(mask):  # type: ignore[no-untyped-def]
     return mask & (mask - np.uint64(1))
 
 
-def emit_nearer_lanes(
-    typing_context: Any, queries: Any, query: Any, database: Any, start: Any, limit: Any
-) -> Any:
-    """Emit the code of `nearer_lanes`: a mask of the 64 codes from `start` below the limit."""
-    if queries.layout != "C" or database.layout != "C":
-        return None  # numba then refuses arrays whose memory layout differs from the one below
+def make_nearer_lanes(*, word_by_word: bool) -> Any:
+    """Return a compiled comparison: a mask of the 64 codes from `start` that are below the limit.
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        _, row, _, first, upper = arguments
-        different_bits, n_words = differences(
-            context, builder, (queries, arguments[0]), row, (database, arguments[2]), first
-        )
-        total = codegen.alloca_once_value(builder, popcounts(builder, different_bits(ZERO)))
-        with codegen.for_range_slice(builder, ONE, n_words, ONE) as (word, _):
-            ones = popcounts(builder, different_bits(word))
-            builder.store(builder.add(builder.load(total), ones), total)
-        return lanes_below(builder, builder.load(total), upper)
+    The distance in the first words is a lower bound of the whole distance. With `word_by_word`, the
+    comparison ends with the word in which none of the codes is below the limit any more.
+    """
 
-    return types.uint64(queries, types.intp, database, types.intp, types.uint64), generate
+    def emit(
+        typing_context: Any, queries: Any, query: Any, database: Any, start: Any, limit: Any
+    ) -> Any:
+        if queries.layout != "C" or database.layout != "C":
+            return None  # numba then refuses arrays whose memory layout differs from the one below
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            _, row, _, first, upper = arguments
+            different_bits, n_words = differences(
+                context, builder, (queries, arguments[0]), row, (database, arguments[2]), first
+            )
+            total = codegen.alloca_once_value(builder, popcounts(builder, different_bits(ZERO)))
+            with codegen.for_range(builder, n_words, start=ONE) as words:
+                if word_by_word:
+                    is_near = any_below(builder, builder.load(total), upper)
+                    with builder.if_then(builder.not_(is_near)):
+                        words.do_break()
+                ones = popcounts(builder, different_bits(words.index))
+                builder.store(builder.add(builder.load(total), ones), total)
+            return lanes_below(builder, builder.load(total), upper)
+
+        return types.uint64(queries, types.intp, database, types.intp, types.uint64), generate
+
+    return intrinsic(emit)
 
 
 def emit_lighter_lanes(
@@ -125,7 +143,8 @@ def emit_lighter_lanes(
     return types.uint64(*arguments), generate
 
 
-nearer_lanes: Any = intrinsic(emit_nearer_lanes)
+nearer_lanes: Any = make_nearer_lanes(word_by_word=False)
+nearer_lanes_word_by_word: Any = make_nearer_lanes(word_by_word=True)
 lighter_lanes: Any = intrinsic(emit_lighter_lanes)
 
 
@@ -151,12 +170,16 @@ def differences(
 
 def lanes_below(builder: Any, distances: Any, upper: Any) -> Any:
     """Emit a mask of the lanes below the limit."""
-    # One comparison of the minima usually rejects all codes; otherwise each is compared.
-    any_below = mask_below(builder, minima(builder, distances), upper, REGISTER_WORDS)
     mask = codegen.alloca_once_value(builder, ZERO)
-    with builder.if_then(codegen.is_not_null(builder, any_below), likely=False):
+    with builder.if_then(any_below(builder, distances, upper), likely=False):
         builder.store(mask_below(builder, distances, upper, LANES), mask)
     return builder.load(mask)
+
+
+def any_below(builder: Any, distances: Any, upper: Any) -> Any:
+    """Emit one comparison of the minima, which usually rejects all codes."""
+    smallest = minima(builder, distances)
+    return codegen.is_not_null(builder, mask_below(builder, smallest, upper, REGISTER_WORDS))
 
 
 def popcounts(builder: Any, words: Any) -> Any:

@@ -7,6 +7,7 @@ from orbithash.losses.deep_pairwise import DeepPairwiseLoss
 from orbithash.losses.deep_supervised import DeepSupervisedLoss
 from orbithash.losses.hashnet import HashNetLoss
 from orbithash.losses.mining import HardNegativeTripletLoss, SemiHardTripletLoss
+from orbithash.losses.nested import NestedLoss
 from orbithash.losses.order_aware import OrderAwareTripletLoss
 from orbithash.losses.orthogonal import OrthogonalTargetLoss
 from orbithash.losses.triplet import OrderAwareLinearTripletLoss, SquaredTripletLoss, TripletLoss
@@ -18,6 +19,7 @@ __all__ = [
     "DeepSupervisedLoss",
     "HardNegativeTripletLoss",
     "HashNetLoss",
+    "NestedLoss",
     "OrderAwareLinearTripletLoss",
     "OrderAwareTripletLoss",
     "OrthogonalTargetLoss",

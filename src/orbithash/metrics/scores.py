@@ -1,7 +1,7 @@
 """The scores of a set of codes, and their JSON."""
 
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,8 @@ class Scores:
     map_at_r: float | None = None  # MAP@R, R being the number of the query's relevant items
     # Share of queries with a relevant item among the first N, mean over all orders of the ties.
     recall_at: dict[int, float] = field(default_factory=dict)
+    # Of nested codes: the scores of the first bits alone, by their number.
+    prefixes: dict[int, "Scores"] = field(default_factory=dict)
     # One per query, NaN for those without relevant items; not in the JSON.
     average_precision: Float[np.ndarray, " n"] = field(
         default_factory=lambda: np.empty(0), compare=False, repr=False
@@ -69,30 +71,35 @@ class Scores:
 
     def to_json(self) -> str:
         """Return JSON that `from_json` reads; NaN is written as null."""
-        values = asdict(self)
-        del values["average_precision"]
+        return json.dumps(self.values(), indent=2, allow_nan=False)
+
+    def values(self) -> dict[str, Any]:
+        """Return the content of the JSON."""
+        values = asdict(replace(self, prefixes={}))
+        del values["average_precision"], values["prefixes"]
         values["precision_recall"] = {
             name: [None if np.isnan(value) else value for value in array.tolist()]
             for name, array in values["precision_recall"].items()
         }
-        return json.dumps(values, indent=2, allow_nan=False)
+        if self.prefixes:
+            values["prefixes"] = {str(n): scores.values() for n, scores in self.prefixes.items()}
+        return values
 
     @staticmethod
     def from_json(text: str) -> "Scores":
         """Read scores that `to_json` wrote."""
         try:
-            values = json.loads(text)
-            return Scores(
-                **{
-                    field.name: read_field(field.name, values)
-                    for field in fields(Scores)
-                    if field.compare
-                }
-            )
+            return read_scores(json.loads(text))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise InputError(
                 f"got text that does not hold scores ({error!r}); pass the output of Scores.to_json"
             ) from error
+
+
+def read_scores(values: dict[str, Any]) -> Scores:
+    """Convert the content of the JSON."""
+    names = [field.name for field in fields(Scores) if field.compare]
+    return Scores(**{name: read_field(name, values) for name in names})
 
 
 def read_field(name: str, values: dict[str, Any]) -> Any:
@@ -105,6 +112,8 @@ def read_field(name: str, values: dict[str, Any]) -> Any:
         case "map_at_r" | "map_asymmetric":
             value = values.get(name)
             return None if value is None else float(value)
+        case "prefixes":  # only of nested codes
+            return {int(n): read_scores(scores) for n, scores in values.get(name, {}).items()}
     value = values[name]
     match name:
         case "map_bounds":

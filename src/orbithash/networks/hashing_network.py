@@ -1,5 +1,6 @@
 """The networks that are trained: a hash head on features, or a backbone with such a head."""
 
+import copy
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -61,6 +62,16 @@ class FeatureHead(nn.Module):
         hidden = self.hidden_layers((features - self.center) * self.scale)
         logits: Tensor = self.hash_layer(hidden)
         return logits
+
+    @torch.no_grad()
+    def prefix(self, n_bits: int) -> "FeatureHead":
+        """Return a copy of the head that outputs the first bits alone."""
+        head = copy.deepcopy(self)
+        layer = head.hash_layer
+        layer.weight = nn.Parameter(layer.weight[:n_bits].clone())
+        layer.bias = nn.Parameter(layer.bias[:n_bits].clone())
+        head.n_bits = layer.out_features = n_bits
+        return head
 
     @torch.no_grad()
     def fit_start(
@@ -143,6 +154,12 @@ class HashingNetwork(nn.Module):
                 if isinstance(module, nn.modules.batchnorm._BatchNorm):
                     module.eval()
         return self
+
+    def prefix(self, n_bits: int) -> "HashingNetwork":
+        """Return a copy of the network that outputs the first bits alone."""
+        network = copy.deepcopy(self)
+        network.head = self.head.prefix(n_bits)
+        return network
 
     def description(self) -> dict[str, Any]:
         """Return what rebuilds the network without its weights, for JSON."""

@@ -56,7 +56,7 @@ def open_index(
         if content not in (stored, encoder_to_bytes(encoder_from_bytes(stored))):
             raise InputError(
                 f"{address} holds codes of another encoder, which cannot be compared with this "
-                "one's; give the run that made it, or another name"
+                "one's; give the run that made it, with the same --bits, or another name"
             )
     except BaseException:
         index.close()

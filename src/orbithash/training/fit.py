@@ -6,7 +6,7 @@
 import copy
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from orbithash.networks.backbones import check_device
 from orbithash.training.checkpoint import read_header
 from orbithash.training.hooks import Hooks
 from orbithash.training.machine.environment import seeded
-from orbithash.training.methods import Method, as_method
+from orbithash.training.methods import Method, as_method, nested_weights, with_nested
 from orbithash.training.on_arrays import fit_hasher, train_on_arrays
 from orbithash.training.session import check_tensorboard, training_session
 from orbithash.training.settings import TrainingSettings, read_settings, resolve_settings
@@ -41,6 +41,7 @@ def train(
     *,
     method: str | nn.Module | Hasher = "order-aware",
     options: Mapping[str, Any] | None = None,
+    nested: Sequence[int] = (),
     backbone: str | PhotoBackbone | None = None,
     weights: str | Path | None = None,
     out: str | Path | None = None,
@@ -71,6 +72,8 @@ def train(
         bits: The length of the codes, 4 to 1024.
         method: The name of a loss or hasher, a loss, or a hasher.
         options: Arguments of a method that is given by name.
+        nested: Shorter lengths, such as (16, 32): the first bits of the codes become good codes
+            of these lengths too, which `encoder.prefix(16)` gives.
         backbone: The network whose features of the images are encoded.
         weights: The backbone's initial weights, a safetensors file.
         out: The folder for the run, with its log and checkpoints; without it nothing is written.
@@ -102,10 +105,12 @@ def train(
     if seed < 0:
         raise InputError(f"got seed={seed}; give a whole number from 0 on")
     chosen, file_settings = method_and_settings(method, options, settings, bits)
+    chosen = with_nested(chosen, nested, bits)
     if finish:
         check_begun(out)
     if out is not None and (resume or finish) and is_finished(out):
         expected = {"method": chosen.name, "n_bits": bits, "seed": seed, "tune": tune}
+        expected["nested"] = ",".join(map(str, chosen.nested)) or "none"
         expected |= {"views": views, "backbone": backbone if isinstance(backbone, str) else None}
         return finished_run(out, expected, changes)
     if out is not None and isinstance(chosen.given, Hasher):
@@ -158,6 +163,7 @@ def train(
         preset=preset,
         settings=asdict(resolved),
         options=chosen.options,
+        nested=nested_weights(chosen, bits),
         source=source_name(source),
         init=None if init is None else source_name(init),
         versions=package_versions(),
@@ -252,6 +258,7 @@ def finished_run(out: Path, expected: Mapping[str, Any], changes: Mapping[str, A
         return encoder
     record = encoder.training.record
     found = {name: getattr(record, name) for name in expected} | dict(record.settings)
+    found["nested"] = ",".join(map(str, record.prefixes())) or "none"
     for name, wanted in {**expected, **changes}.items():
         if wanted is not None and found.get(name, wanted) != wanted:
             raise InputError(

@@ -3,7 +3,7 @@
 import copy
 import inspect
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from jaxtyping import Bool, Int64, Shaped
 from sklearn.base import clone
 from torch import nn
 
+from orbithash.codes import check_n_bits
 from orbithash.data import (
     ClassBalancedBatches,
     ShuffledBatches,
@@ -22,7 +23,8 @@ from orbithash.data import (
 from orbithash.encoders.runs.fingerprints import weights_digest
 from orbithash.errors import InputError
 from orbithash.hashers import HASHERS, Hasher
-from orbithash.losses import LOSSES
+from orbithash.losses import LOSSES, NestedLoss
+from orbithash.losses.nested import length_weights
 from orbithash.training.settings import TrainingSettings
 
 Labels = Int64[np.ndarray, " n"] | Bool[np.ndarray, "n classes"]
@@ -35,6 +37,7 @@ class Method:
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
     given: nn.Module | Hasher | None = None
+    nested: tuple[int, ...] = ()  # shorter code lengths whose prefixes are trained too
 
     @property
     def is_loss(self) -> bool:
@@ -45,16 +48,34 @@ class Method:
     ) -> nn.Module:
         """Return a new loss; bits, classes, seed and reduction are passed if its class takes them.
 
-        A given loss is copied, so that its parameters and buffers are the same in the next run.
+        A given loss is copied, so that its parameters and buffers are the same in the next run. Of
+        nested codes, the loss of each length is that of codes of this length alone; a margin in
+        bits is scaled to it.
         """
+        of_data: dict[str, Any] = {"n_classes": n_classes, "seed": seed}
+        if reduction is not None:
+            of_data["reduction"] = reduction
+        if not self.nested:
+            return self._loss_of_length(n_bits, n_bits, of_data)
+        lengths = (*self.nested, n_bits)
+        return NestedLoss({n: self._loss_of_length(n, n_bits, of_data) for n in lengths})
+
+    def _loss_of_length(self, n: int, n_bits: int, of_data: Mapping[str, Any]) -> nn.Module:
+        """Return a loss of the first n of all bits."""
         if isinstance(self.given, nn.Module):
-            return copy.deepcopy(self.given)
-        data = {"n_bits": n_bits, "n_classes": n_classes, "seed": seed}
-        check_options(self.name, LOSSES[self.name], self.options, reserved=data.keys())
-        passed = data if reduction is None else data | {"reduction": reduction}
-        accepted = inspect.signature(LOSSES[self.name]).parameters.keys()
+            given: Any = copy.deepcopy(self.given)
+            if n != n_bits and hasattr(given, "margin_of_bits") and given.margin is not None:
+                given.margin *= n / n_bits
+            loss: nn.Module = given
+            return loss
+        kind = LOSSES[self.name]
+        passed = {"n_bits": n, **of_data}
+        check_options(self.name, kind, self.options, reserved=passed.keys() - {"reduction"})
+        accepted = inspect.signature(kind).parameters.keys()
         arguments = {name: passed[name] for name in accepted & passed.keys()} | dict(self.options)
-        return LOSSES[self.name](**arguments)
+        if n != n_bits and hasattr(kind, "margin_of_bits") and arguments.get("margin") is not None:
+            arguments["margin"] *= n / n_bits
+        return kind(**arguments)
 
     def hasher(self, *, n_bits: int, seed: int) -> Hasher:
         """Return the hasher, not fitted."""
@@ -123,6 +144,31 @@ def as_method(
     return Method(name, recorded, given=method)
 
 
+def with_nested(method: Method, nested: Sequence[int], n_bits: int) -> Method:
+    """Return the method with shorter code lengths to train in the same run."""
+    lengths = tuple(sorted(nested))
+    if not lengths:
+        return method
+    for n in lengths:
+        check_n_bits(n)
+    if lengths[-1] >= n_bits or len(set(lengths)) < len(lengths):
+        raise InputError(
+            f"nested is {', '.join(map(str, nested))}; give different lengths below the {n_bits} "
+            "bits of the whole code, which is trained in any case"
+        )
+    if not method.is_loss:
+        raise InputError(
+            f"{method.name} is a hasher, and only losses train nested codes; leave nested out, and "
+            "fit it at each length"
+        )
+    if method.given is not None and "n_bits" in inspect.signature(type(method.given)).parameters:
+        raise InputError(
+            f"{method.name} was made for one number of bits; for nested codes give the method by "
+            "its name, so that each length has its own"
+        )
+    return replace(method, nested=tuple(map(int, lengths)))
+
+
 @dataclass(frozen=True, eq=False)
 class TrainingPlan:
     """A loss, the rows that train and those held out for validation, and the batches."""
@@ -171,7 +217,9 @@ def plan_training(
         reduction=settings.reduction,
     )
     if settings.memory:
-        check_takes_memory(loss, method.name)
+        parts = loss.losses.values() if isinstance(loss, NestedLoss) else (loss,)
+        for part in parts:
+            check_takes_memory(part, method.name)
     batches = batches_by_labels(
         used[: len(train)],
         batch_size=settings.batch_size,
@@ -185,7 +233,17 @@ def run_identity(
     method: Method, n_bits: int, settings: TrainingSettings, seed: int
 ) -> dict[str, Any]:
     """Return all that a run depends on besides its data and initial weights, by name."""
-    return asdict(settings) | method.identity() | {"bits": n_bits, "seed": seed}
+    identity = asdict(settings) | method.identity() | {"bits": n_bits, "seed": seed}
+    # Left out otherwise, to resume runs of earlier versions.
+    return identity | {"nested": nested_weights(method, n_bits)} if method.nested else identity
+
+
+def nested_weights(method: Method, n_bits: int) -> dict[str, float]:
+    """Return the weight of each length of nested codes, for JSON; empty if they are not nested."""
+    if not method.nested:
+        return {}
+    weights = length_weights((*method.nested, n_bits))
+    return {str(length): weight for length, weight in weights.items()}
 
 
 def check_options(

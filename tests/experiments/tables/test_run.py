@@ -11,6 +11,7 @@ from orbithash.encoders.runs.run_folder import read_log
 from orbithash.errors import InputError
 from orbithash.evaluation import evaluate
 from orbithash.experiments.tables import run as run_module
+from orbithash.experiments.tables.plan import unique_runs
 from orbithash.experiments.tables.run import (
     execute_run,
     find_finished,
@@ -41,6 +42,24 @@ def test_a_finished_run_is_complete_and_not_repeated(source, tmp_path, monkeypat
     monkeypatch.setattr(run_module, "train", None)  # would fail if it were called
     again = execute_run(planned, tmp_path)
     assert again.scores == done.scores
+
+
+def test_one_nested_run_has_the_scores_of_all_its_lengths(source, tmp_path, monkeypatch):
+    runs = quick_runs(source, "nested", bits=(8, 16))
+    nested = {run.n_bits: run for run in runs if run.row == "order-aware-nested"}
+    alone = {run.n_bits: run for run in runs if run.row == "order-aware"}
+    assert len({run.folder() for run in alone.values()}) == 2
+    assert len({run.folder() for run in nested.values()}) == 1
+    assert len(unique_runs(runs)) == 3
+    execute_run(nested[16], tmp_path)
+    monkeypatch.setattr(run_module, "train", None)  # would fail if it were called
+    encoder = orbithash.load(run_folder(nested[8], tmp_path))
+    assert (encoder.n_bits, encoder.nested) == (16, (8,))
+    data = read_features_once(source.file)
+    for n_bits, planned in nested.items():
+        scores = execute_run(planned, tmp_path).scores
+        assert (scores.n_bits, scores.queries) == (n_bits, 25)
+        assert scores.map == pytest.approx(evaluate(encoder.prefix(n_bits), data).map)
 
 
 def test_fine_tuning_resumes_after_a_crash(tmp_path, monkeypatch):

@@ -2,7 +2,7 @@
 
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from typing import Any
 
@@ -17,6 +17,9 @@ class RunRecord:
     preset: str = "default"
     settings: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)  # of the method, if not default
+    # Of nested codes, the weight of the loss of each length; the longest is the whole code, also
+    # if this encoder computes a prefix of it.
+    nested: Mapping[str, float] = field(default_factory=dict)
     source: str = ""
     init: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -26,6 +29,10 @@ class RunRecord:
     weights: str | None = None  # that the backbone started from
     data_digest: str | None = None  # of the images or features with labels and split
     features_by: str | None = None  # digest of the weights that extracted the features, if known
+
+    def prefixes(self) -> tuple[int, ...]:
+        """Return the lengths below `n_bits` of nested codes."""
+        return tuple(length for length in map(int, self.nested) if length < self.n_bits)
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,10 @@ class Training:
     record: RunRecord
     history: tuple[Epoch, ...] = ()
     seconds: float = 0.0
+
+    def of_prefix(self, n_bits: int) -> "Training":
+        """Return the same training, as that of an encoder of the first bits."""
+        return replace(self, record=replace(self.record, n_bits=n_bits))
 
     def best_epoch(self) -> Epoch | None:
         """Return the epoch whose weights were kept: the best validated one, otherwise the last."""

@@ -138,12 +138,13 @@ def test_table(results: Results) -> str:
 def standing_summary(results: Results) -> str:
     """Count the columns in which the reference is first, or near, among the paper's rows."""
     reference = results.display_name(results.table.reference)
-    found = (results.standing(column, in_paper_only=True) for column in results.columns)
+    paper = has_paper_rows(results)
+    found = (results.standing(column, in_paper_only=paper) for column in results.columns)
     standings = [standing for standing in found if standing]
     first = sum(standing.is_first for standing in standings)
     clearly = sum(standing.is_first and standing.all_beyond_noise for standing in standings)
     near = sum(not standing.is_first and standing.within_one_error for standing in standings)
-    text = "Among the paper's rows, "
+    text = "Among the paper's rows, " if paper else ""
     text += f"{reference} is first in {first} of {len(results.columns)} columns"
     if len(results.seeds) > 1:
         text += f" (in {clearly} beyond noise)"
@@ -161,13 +162,18 @@ def standing_lines(results: Results) -> list[str]:
     lines = []
     for column in results.columns:
         text = f"{column_name(results, column)}: "
-        among_paper = results.standing(column, in_paper_only=True)
+        among_paper = results.standing(column, in_paper_only=has_paper_rows(results))
         text += describe_standing(results, among_paper)
         among_all = results.standing(column, in_paper_only=False)
         if among_paper and among_all and among_all.first != among_paper.first:
             text += f" Among all rows: {describe_standing(results, among_all)}"
         lines.append(text)
     return lines
+
+
+def has_paper_rows(results: Results) -> bool:
+    """Whether the paper has several of the rows, so that they can be compared."""
+    return sum(row.in_paper for row in results.table.rows) > 1
 
 
 def describe_standing(results: Results, standing: Standing | None) -> str:

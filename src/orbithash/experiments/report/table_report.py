@@ -24,7 +24,7 @@ from orbithash.experiments.report.markdown import (
     standing_summary,
 )
 from orbithash.experiments.report.table_figures import TableFigure
-from orbithash.experiments.tables.plan import PlannedRun, RunKey
+from orbithash.experiments.tables.plan import PlannedRun, RunKey, unique_runs
 from orbithash.experiments.tables.results import Column, Results
 from orbithash.experiments.tables.run import FinishedRun, run_folder
 from orbithash.experiments.tables.spec import TuningRecords
@@ -110,12 +110,13 @@ def training_times(
             cell = (run.row, (run.source.name, run.n_bits))
             cells.setdefault(cell, []).append(finished[run.key].seconds)
     means = {cell: mean(seconds) for cell, seconds in cells.items()}
-    return TrainingTimes(means, sum(sum(seconds) for seconds in cells.values()))
+    done = [run for run in unique_runs(runs) if run.key in finished]
+    return TrainingTimes(means, sum(finished[run.key].seconds for run in done))
 
 
 def version_counts(runs: Sequence[PlannedRun], out: Path) -> list[tuple[str, int]]:
     """Return the package versions of the runs, each with its number of runs."""
-    folders = (run_folder(run, out) for run in runs)
+    folders = (run_folder(run, out) for run in unique_runs(runs))
     counts = Counter(
         ", ".join(f"{name} {number}" for name, number in read_record(folder).versions.items())
         for folder in folders

@@ -14,6 +14,7 @@ from orbithash.experiments.tables.sources import TableSource
 from orbithash.experiments.tables.spec import RowSpec, TableSpec, read_rows
 from orbithash.hashers import HASHERS
 from orbithash.losses import LOSSES
+from orbithash.losses.nested import length_weights
 from orbithash.training import IMAGE_PRESETS, PRESETS, TrainingSettings
 from orbithash.training.methods import as_method
 
@@ -45,6 +46,17 @@ class PlannedRun:
     seed: int
     preset: str
     stages: tuple[Stage, ...]
+    nested: tuple[int, ...] = ()  # all lengths of nested codes, of which `n_bits` is one
+
+    @property
+    def trained_bits(self) -> int:
+        """The length of the codes that are trained; `n_bits`, or longer if these are a prefix."""
+        return max(self.nested, default=self.n_bits)
+
+    @property
+    def prefixes(self) -> tuple[int, ...]:
+        """The shorter lengths of nested codes."""
+        return tuple(length for length in self.nested if length < self.trained_bits)
 
     @property
     def is_fine_tuned(self) -> bool:
@@ -65,23 +77,26 @@ class PlannedRun:
         digest = self.source.digest
         if self.is_fine_tuned and self.source.fine_tuning is not None:
             digest = self.source.fine_tuning.digest
-        return {
+        identity = {
             "recipe": FINE_TUNING_RECIPE if self.is_fine_tuned else RECIPE,
             "data": digest,
-            "n_bits": self.n_bits,
+            "n_bits": self.trained_bits,
             "seed": self.seed,
             "stages": [describe_stage(stage) for stage in self.stages],
         }
+        return identity | {"nested": length_weights(self.nested)} if self.nested else identity
 
     def folder(self) -> Path:
         """Return the run's folder, relative to all runs.
 
         Its name has a digest of the identity: changed settings lead to another folder, so nothing
-        is overwritten and runs of earlier settings are found again.
+        is overwritten and runs of earlier settings are found again. All lengths of nested codes
+        have one folder.
         """
         text = json.dumps(self.identity(), sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-        return Path(self.source.name, self.row, f"{self.n_bits}-bits", f"seed-{self.seed}-{digest}")
+        bits = f"{self.trained_bits}-bits"
+        return Path(self.source.name, self.row, bits, f"seed-{self.seed}-{digest}")
 
     def __str__(self) -> str:
         return f"{self.row}, {self.n_bits} bits, seed {self.seed}, {self.source.name}"
@@ -105,7 +120,10 @@ def plan_runs(
         check_n_bits(n_bits)
     stages = {
         (row.name, n_bits, fine_tuned): row_stages(
-            row.spec, n_bits, epochs=epochs, fine_tuned=fine_tuned
+            row.spec,
+            max(lengths) if row.spec.nested else n_bits,
+            epochs=epochs,
+            fine_tuned=fine_tuned,
         )
         for row in table.rows
         for n_bits in lengths
@@ -119,6 +137,7 @@ def plan_runs(
             seed=seed,
             preset=row.spec.preset,
             stages=stages[row.name, n_bits, source.fine_tuning is not None],
+            nested=tuple(sorted(lengths)) if row.spec.nested else (),
         )
         for seed in seeds
         for source in sources
@@ -128,8 +147,11 @@ def plan_runs(
 
 
 def unique_runs(runs: Iterable[PlannedRun]) -> list[PlannedRun]:
-    """Remove the repeats of runs that several tables share; sort by seed."""
-    return sorted({run.key: run for run in runs}.values(), key=lambda run: run.seed)
+    """Remove repeats: runs that several tables, or all lengths of nested codes, share.
+
+    They are sorted by seed.
+    """
+    return sorted({run.folder(): run for run in runs}.values(), key=lambda run: run.seed)
 
 
 def describe_stage(stage: Stage) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from orbithash.evaluation import Scores, encode_split, evaluate_rows
 from orbithash.experiments.tables.plan import PlannedRun
 from orbithash.experiments.tables.sources import SourceData, open_source_data
 from orbithash.files import whole_folder
+from orbithash.losses.nested import length_weights
 from orbithash.training import PRESETS, Hooks, train
 from orbithash.training.machine.environment import keep_freed_memory
 
@@ -59,7 +60,7 @@ def execute_run(
             )
             # The queries are encoded only here; no setting and no epoch is chosen by them.
             encoded = encode_split(encoder, data)
-            scores = evaluate_rows(encoded, data, precision_at=PRECISION_AT)
+            scores = evaluate_rows(encoded, data, precision_at=PRECISION_AT, prefixes=run.prefixes)
             write_run(encoder, workplace)
             (workplace / IDENTITY).write_text(
                 json.dumps(run.identity(), indent=2) + "\n", encoding="utf-8"
@@ -72,7 +73,7 @@ def execute_run(
         return done
     shutil.rmtree(checkpoints, ignore_errors=True)
     assert encoder.training is not None
-    return FinishedRun(scores, encoder.training.seconds)
+    return FinishedRun(scores_at(run, scores), encoder.training.seconds)
 
 
 def find_finished(run: PlannedRun, out: Path) -> FinishedRun | None:
@@ -84,11 +85,16 @@ def find_finished(run: PlannedRun, out: Path) -> FinishedRun | None:
         scores = Scores.from_json((folder / EVALUATION).read_text(encoding="utf-8"))
         training = json.loads((folder / SCORES).read_text(encoding="utf-8"))
         (folder / CODES).stat()
-        return FinishedRun(scores, float(training["seconds"]))
+        return FinishedRun(scores_at(run, scores), float(training["seconds"]))
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise InputError(
             f"the run {folder} was changed ({error}); remove the folder to repeat the run"
         ) from None
+
+
+def scores_at(run: PlannedRun, scores: Scores) -> Scores:
+    """Return the scores at the run's code length, which may be that of a prefix."""
+    return scores.prefixes[run.n_bits] if run.n_bits in run.prefixes else scores
 
 
 def run_folder(run: PlannedRun, out: Path) -> Path:
@@ -125,9 +131,10 @@ def train_stages(
             keep_freed_memory()
         encoder = train(
             data,
-            run.n_bits,
+            run.trained_bits,
             method=stage.method,
             options=stage.options,
+            nested=run.prefixes,
             backbone=network.backbone if network and encoder is None else None,
             weights=network.weights if network and encoder is None else None,
             preset=run.preset,
@@ -156,7 +163,8 @@ def run_record(run: PlannedRun) -> RunRecord:
     last = run.stages[-1]
     record = RunRecord(
         method=last.method,
-        n_bits=run.n_bits,
+        n_bits=run.trained_bits,
+        nested={str(n): weight for n, weight in length_weights(run.nested).items()},
         seed=run.seed,
         preset=run.preset,
         settings=asdict(last.settings) if last.settings else {},

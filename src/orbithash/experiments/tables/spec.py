@@ -10,7 +10,17 @@ from typing import Any
 from orbithash.errors import InputError
 
 # In the order in which they are listed for users.
-TABLES = ("main", "ablation", "selection", "gamma", "curves", "claim", "shallow", "asymmetric")
+TABLES = (
+    "main",
+    "ablation",
+    "selection",
+    "gamma",
+    "curves",
+    "claim",
+    "shallow",
+    "asymmetric",
+    "nested",
+)
 PUBLISHED_TABLES = ("main", "ablation", "selection")  # of published.toml
 
 
@@ -27,6 +37,7 @@ class RowSpec:
     fine_tuning: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     margin_of_bits: float | None = None
+    nested: bool = False
     after: str | None = None
 
 
