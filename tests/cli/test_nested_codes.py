@@ -68,7 +68,7 @@ def test_an_index_of_a_prefix_is_searched_and_added_to(nested_run, features, tmp
         expected = orbithash.load(nested_run).prefix(8)
         assert index.n_bits == index.encoder.n_bits == 8
         np.testing.assert_array_equal(index.encoder.encode([vector]), expected.encode([vector]))
-        assert index.query(vector)[0].distance == 0
+        assert index.query(vector)[0].hamming == 0
     assert run([*command, "--bits", "8"]) == 0
     assert "0 new, 0 changed, 100 as before" in capsys.readouterr().out
     assert run(command) == 2
