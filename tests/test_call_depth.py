@@ -51,7 +51,8 @@ def test_a_training_command_reaches_the_compiled_loss_in_few_calls(record_stacks
 
 @pytest.mark.parametrize("by", ["vector", "id"])
 def test_a_query_reaches_the_compiled_search_in_few_calls(record_stacks, tmp_path, by, monkeypatch):
-    monkeypatch.setattr(code_table, "FEW_PAIRS", 0)  # which numpy would search
+    for few in ("FEW_PAIRS", "FEW_BITS"):  # which numpy would search
+        monkeypatch.setattr(code_table, few, 0)
     encoder = orbithash.load(feature_run(tmp_path / "run"))
     vectors = np.random.default_rng(0).standard_normal((20, 16)).astype(np.float32)
     with orbithash.open_index(tmp_path / "x.orbit", encoder=encoder) as index:

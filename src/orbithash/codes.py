@@ -118,7 +118,8 @@ def bit_weights(
     (array([[1. , 0.5, 0. , 1. ]]), array([0.75]))
     """
     binarize(embeddings)  # raises if they are no embeddings
-    exact = np.asarray(embeddings, dtype=np.float64)
+    # Other memory layouts are other types to numba, which would compile the search again.
+    exact = np.asarray(embeddings, dtype=np.float64, order="C")
     weights = np.rint(np.abs(2 * exact - 1) * GRID).astype(np.int64)
     least = np.rint(np.minimum(exact, 1 - exact) * GRID).astype(np.int64).sum(axis=1)
     return weights, least

@@ -29,7 +29,8 @@ def test_a_search_reaches_the_kernel_in_few_calls(kind, module, name, tmp_path, 
         return kernel(*arguments)
 
     monkeypatch.setattr(module, name, recorded_kernel)
-    monkeypatch.setattr(code_table, "FEW_PAIRS", 0)  # which numpy would search
+    for few in ("FEW_PAIRS", "FEW_BITS"):  # which numpy would search
+        monkeypatch.setattr(code_table, few, 0)
     index.search(codes if module is nearest else np.full((1, 32), 0.25), k=2)
     index.close()
     (stack,) = stacks

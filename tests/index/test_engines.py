@@ -168,10 +168,40 @@ def test_many_and_few_codes_are_searched_with_the_same_result(make_index, n_bits
     index, codes, embeddings = make_index(n_bits), random_codes(60, n_bits), eighths(7, n_bits)
     index.add(random_ids(60), codes)
     few = index.search(embeddings, k=20)
-    monkeypatch.setattr("orbithash.index.code_table.FEW_PAIRS", 0)  # which numpy would search
+    monkeypatch.setattr("orbithash.index.code_table.FEW_BITS", 0)  # which numpy would search
     many = index.search(embeddings, k=20)
     np.testing.assert_array_equal(few.ids, many.ids)
     np.testing.assert_array_equal(few.distances, many.distances)
+
+
+@pytest.mark.parametrize("k", [None, 1, 7, 100])
+def test_a_radius_selects_by_bits_and_embeddings_order(make_index, k):
+    index, codes, ids, embeddings = (
+        *(make_index(16), random_codes(60, 16), random_ids(60)),
+        eighths(7, 16),
+    )
+    index.add(ids, codes)
+    hamming = np.unpackbits(codes ^ np.packbits(embeddings > 0.5, axis=1)[:, None], axis=2).sum(2)
+    for radius in (0, 5, 16):
+        balls = index.within(embeddings, radius, k=k)
+        for ball, literal, bits in zip(
+            balls, literal_asymmetric(embeddings, ids, codes), hamming, strict=True
+        ):
+            near = {int(i) for i, n in zip(ids, bits, strict=True) if n <= radius}
+            expected = [(distance, i) for distance, i in literal if i in near][:k]
+            assert ball.ids.tolist() == [i for _, i in expected]
+            assert ball.distances.tolist() == [distance for distance, _ in expected]
+
+
+@pytest.mark.parametrize("k", [1, 7, 100])
+def test_the_nearest_codes_within_a_radius_are_cut_at_k(make_index, k):
+    index, codes, ids = make_index(16), random_codes(60, 16), random_ids(60)
+    index.add(ids, codes)
+    for ball, first in zip(
+        index.within(codes[:5], 6), index.within(codes[:5], 6, k=k), strict=True
+    ):
+        assert first.ids.tolist() == ball.ids[:k].tolist()
+        assert first.distances.tolist() == ball.distances[:k].tolist()
 
 
 def literal_asymmetric(embeddings, ids, codes):

@@ -102,11 +102,11 @@ def in_source(
     from orbithash import load
     from orbithash.data import open_source, open_unlabelled
     from orbithash.encoders.progress import progress_bar
-    from orbithash.index.duplicates import check_steps
+    from orbithash.index.checks import check_radius
     from orbithash.retrieval import encode_in_memory, split_rows
 
     loaded = load(run, device=device)
-    check_steps(radius, loaded.n_bits)  # and not after minutes of encoding
+    check_radius(radius, loaded.n_bits)  # and not after minutes of encoding
     if between is None:
         data: Any = open_unlabelled(source)
         rows = np.arange(len(data))
@@ -153,16 +153,14 @@ def show(
 def group_items(
     engine: Any, group: "DuplicateGroup", limit: int | None = None
 ) -> Iterator[dict[str, Any]]:
-    ids = group.ids[:limit]
-    for i, distance, item in zip(
-        ids, group.distances[:limit], engine.get(ids).metadata, strict=True
-    ):
-        yield {
-            "id": int(i),
-            "distance": int(distance),
-            "path": item.path,
-            "labels": item.labels,
-        }
+    from orbithash.retrieval.query import still_stored
+
+    ids = group.ids[:limit].tolist()
+    stored = still_stored(engine, ids)  # without items that were removed meanwhile
+    for i, distance in zip(ids, group.distances[:limit].tolist(), strict=True):
+        if i in stored:
+            metadata = stored[i].metadata
+            yield {"id": i, "distance": distance, "path": metadata.path, "labels": metadata.labels}
 
 
 def print_groups(console: Console, engine: Any, groups: "DuplicateGroups") -> None:

@@ -102,6 +102,9 @@ def evaluate_command(
     a query against all others. Nested codes are scored at each of their lengths. Unreadable images
     are left out and listed in the report.
     """
+    from orbithash.metrics.scoring import check_options
+
+    check_options(ties)  # and not after minutes of encoding
     options = {"ties": ties, "map_at": tuple(map_at or ())}
     kind = "" if scored.is_dir() else scored.suffix.lower()
     arrays = {"--bits": bits, "--query-labels": query_labels, "--database-labels": database_labels}
@@ -160,8 +163,9 @@ def score_run(
             write_unreadable(encoded.unreadable, folder / UNREADABLE)
             notes += left_out(scores, len(encoded.unreadable))
             write_report(folder, scores, encoded, data, record, str(run), source, notes)
-    as_lines = as_table_of_lengths if scores.prefixes else as_table
-    console.print(as_lines(record.method, scores))
+    if scores.prefixes:
+        console.print(as_table_of_lengths(record.method, scores))
+    console.print(as_table(record.method, scores))
     if out:
         print_unreadable(console, len(encoded.unreadable), out / UNREADABLE)
         print_places(console, out)
@@ -252,7 +256,7 @@ def write_report(
         record,
         run=run,
         source=source,
-        table=score_rows(scores),
+        table=score_lines(scores),
         notes=notes,
     )
 
@@ -291,12 +295,12 @@ def as_table(name: str, scores: "Scores") -> Table:
     table.add_column("score")
     table.add_column("value", justify="right")
     table.add_column("", style="dim")
-    for row in score_rows(scores):
+    for row in score_lines(scores):
         table.add_row(*row)
     return table
 
 
-def score_rows(scores: "Scores") -> list[tuple[str, str, str]]:
+def score_lines(scores: "Scores") -> list[tuple[str, str, str]]:
     """Return a name, a value and a remark for each score."""
     lowest, highest = scores.map_bounds
     order = "" if scores.ties == "expected" else f"{scores.ties}; "

@@ -98,7 +98,7 @@ def find_worst(
     """Return rows and average precisions of the worst queries."""
     from orbithash.evaluation import evaluate_rows, worst_queries
 
-    scores = evaluate_rows(encoded, data, precision_at=())
+    scores = evaluate_rows(encoded, data, precision_at=(), query_embeddings=None)
     return worst_queries(scores, encoded, data, N_WORST)
 
 

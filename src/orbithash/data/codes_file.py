@@ -23,7 +23,7 @@ from jaxtyping import Bool, Int64, Shaped, UInt8
 from orbithash.codes import check_codes, check_n_bits, code_bytes, pack, unpack
 from orbithash.data.features import (
     checked_paths,
-    checked_queries,
+    checked_split,
     checked_strings,
     load_arrays,
     read_arrays,
@@ -84,7 +84,7 @@ def read_codes(file: Path) -> LabelledCodes:
         classes = checked_strings("classes", arrays.get("classes"))
         if classes is not None:
             check_class_names(labels, classes, n_images=len(codes))
-        split = checked_queries(arrays, n_rows=len(codes)) or Split(train=np.arange(len(codes)))
+        split = checked_split(arrays, n_rows=len(codes)) or Split(train=np.arange(len(codes)))
         paths = checked_paths(arrays.get("paths"), n_rows=len(codes))
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
@@ -216,11 +216,11 @@ def as_numbers(lines: Sequence[str]) -> Shaped[np.ndarray, "n columns"] | None:
     """Return lines of numbers as a matrix; None where any line has another text.
 
     >>> as_numbers(["0 1", "1, 1"])
-    array([[0., 1.],
-           [1., 1.]])
+    array([[0, 1],
+           [1, 1]])
     """
     try:
-        rows = [[float(part) for part in line.replace(",", " ").split()] for line in lines]
+        rows = [[as_number(part) for part in line.replace(",", " ").split()] for line in lines]
     except ValueError:
         return None
     if len({len(row) for row in rows}) > 1:
@@ -229,6 +229,14 @@ def as_numbers(lines: Sequence[str]) -> Shaped[np.ndarray, "n columns"] | None:
             "with ; between them"
         )
     return np.array(rows)
+
+
+def as_number(text: str) -> float:
+    """Return a number, as an integer if it is written as one: large ones are not exact floats."""
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
 
 
 def named_labels(

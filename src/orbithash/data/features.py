@@ -118,7 +118,7 @@ def read_vectors(file: Path) -> Vectors:
             None if labels is None else checked_labels(labels, n_rows=len(features)),
             checked_paths(arrays.get("paths"), n_rows=len(features)),
             checked_strings("classes", arrays.get("classes")),
-            checked_queries(arrays, n_rows=len(features)),
+            checked_split(arrays, n_rows=len(features)),
         )
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
@@ -216,7 +216,7 @@ def checked_rows(name: str, rows: Shaped[np.ndarray, "..."]) -> Int64[np.ndarray
     return rows.astype(np.int64)
 
 
-def checked_queries(arrays: Mapping[str, np.ndarray], *, n_rows: int) -> Split | None:
+def checked_split(arrays: Mapping[str, np.ndarray], *, n_rows: int) -> Split | None:
     """Return queries and database as a split in which every row trains; None without queries."""
     given = [name for name in ("query", "database") if name in arrays]
     if not given:

@@ -112,6 +112,8 @@ def score_rows(
     """Return the scores of codes of one length."""
     codes, labels, split = encoded.codes, data.labels[encoded.rows], data.split
     query, database = query_and_database(encoded, data)
+    if encoded.embeddings is not None:
+        options = {"query_embeddings": encoded.embeddings[query]} | options
     scores = evaluate_codes(
         codes[query],
         codes[database],
@@ -119,7 +121,6 @@ def score_rows(
         labels[database],
         n_bits=encoded.n_bits,
         leave_one_out=not split.has_queries,
-        query_embeddings=None if encoded.embeddings is None else encoded.embeddings[query],
         **options,
     )
     names = class_names(data, map(int, scores.map_by_class))

@@ -6,11 +6,8 @@ from typing import NamedTuple
 from orbithash.errors import InputError
 from orbithash.index.base import Index
 from orbithash.index.memory import MemoryIndex
-from orbithash.index.milvus.milvus_index import (
-    CONSISTENCY_LEVELS,
-    MilvusIndex,
-    collection_exists,
-)
+from orbithash.index.milvus.milvus_index import CONSISTENCY_LEVELS, MilvusIndex
+from orbithash.index.milvus.server import MilvusServer
 from orbithash.index.store.stored_index import StoredIndex, create_store
 
 
@@ -61,7 +58,7 @@ def index_exists(address: str | Path) -> bool:
     remote = remote_place(address)
     if remote is None:
         return Path(address).exists()
-    return collection_exists(remote.server, remote.collection)
+    return MilvusServer(remote.server).has(remote.collection)
 
 
 class RemotePlace(NamedTuple):

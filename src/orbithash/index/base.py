@@ -84,13 +84,20 @@ class Neighbours:
     ids: Int64[np.ndarray, "queries k"]
     distances: Int64[np.ndarray, "queries k"] | Float64[np.ndarray, "queries k"]
 
+    def balls(self, radius: int) -> list["Ball"]:
+        """Return the items within a radius, by their distances."""
+        # Places that an approximate engine leaves empty have distance -1.
+        is_near = (self.distances >= 0) & (self.distances <= radius)
+        rows = zip(self.ids, self.distances, is_near, strict=True)
+        return [Ball(ids[near], distances[near]) for ids, distances, near in rows]
+
 
 @dataclass(frozen=True, eq=False)
 class Ball:
-    """All items within a radius of one query, nearest first; equal distances in order of ids."""
+    """Items within a radius of one query, nearest first; equal distances in the order of ids."""
 
     ids: Int64[np.ndarray, " n"]
-    distances: Int64[np.ndarray, " n"]
+    distances: Int64[np.ndarray, " n"] | Float64[np.ndarray, " n"]
 
 
 @dataclass(frozen=True)
@@ -147,8 +154,13 @@ class SearchEngine(Protocol):
     def search(self, queries: ArrayLike, k: int, where: Where | None = None) -> Neighbours:
         """Return the k nearest items of each query: a code, or an embedding."""
 
-    def within(self, codes: ArrayLike, radius: int, where: Where | None = None) -> list[Ball]:
-        """Return the items at most `radius` bits away from each query."""
+    def within(
+        self, queries: ArrayLike, radius: int, where: Where | None = None, k: int | None = None
+    ) -> list[Ball]:
+        """Return the items at most `radius` bits away from each query, at most the k nearest.
+
+        The radius counts bits, also for embeddings; these order the items.
+        """
 
     def duplicates(self, radius: int, where: Where | None = None) -> "DuplicateGroups":
         """Return the groups of items that steps of at most `radius` bits connect."""

@@ -90,9 +90,12 @@ def check_k(k: int) -> None:
         raise InputError(f"k={k}; ask for at least 1 neighbour")
 
 
-def check_radius(radius: int) -> None:
-    if radius < 0:
-        raise InputError(f"radius={radius}; ask for 0 bits or more")
+def check_radius(radius: int, n_bits: int) -> None:
+    if not isinstance(radius, int | np.integer) or not 0 <= radius <= n_bits:
+        raise InputError(
+            f"got radius={radius!r}, and the codes have {n_bits} bits; "
+            f"give a whole number from 0 to {n_bits}"
+        )
 
 
 MAX_ATTEMPTS = 20  # one fails only if another process adds between reading the id and writing

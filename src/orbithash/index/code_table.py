@@ -25,9 +25,11 @@ from orbithash.kernels.plain_search import (
     within_reference,
 )
 
-# Up to so many pairs of query and code, numpy takes some 50 microseconds. numba and its kernels
-# take half a second to load, and seconds to compile for the first time.
+# Up to so many pairs of query and code, numpy takes some 50 microseconds by Hamming distance. numba
+# and its kernels take half a second to load, and seconds to compile for the first time.
 FEW_PAIRS = 1 << 14
+# Pairs times bits, by asymmetric distance: numpy takes up to 2 milliseconds.
+FEW_BITS = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +57,7 @@ class CodeTable:
         self, embeddings: Float[np.ndarray, "queries bits"], k: int
     ) -> Neighbours:
         """Return the k nearest items of each embedding, comparing it with every code."""
-        if len(embeddings) * len(self) <= FEW_PAIRS:
+        if len(embeddings) * len(self) * self.n_bits <= FEW_BITS:
             distances = asymmetric_distances(embeddings, self.codes())
             positions = np.argsort(distances, axis=1, kind="stable")[:, :k]
             distances = np.take_along_axis(distances, positions, axis=1)
@@ -67,6 +69,17 @@ class CodeTable:
             sums, positions = nearest_weighted(queries, weights, self.words, k)
             distances = (sums + least[:, None]) / GRID
         return Neighbours(ids=self.ids[positions], distances=distances)
+
+    def within_asymmetric(
+        self, embeddings: Float[np.ndarray, "queries bits"], radius: int, k: int | None
+    ) -> list[Ball]:
+        """Return all items within the radius of each embedding, at most the k nearest."""
+        balls = []
+        for query, ball in enumerate(self.within(pack(binarize(embeddings)), radius)):
+            items = self.among(ball.ids)
+            nearest = items.nearest_asymmetric(embeddings[query : query + 1], k or len(items))
+            balls.append(Ball(nearest.ids[0], nearest.distances[0]))
+        return balls
 
     def within(self, codes: UInt8[np.ndarray, "queries bytes"], radius: int) -> list[Ball]:
         """Return all items within the radius of each query, comparing it with every code."""

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Int32, Int64, UInt16, UInt64
 from numpy.typing import ArrayLike
 
-from orbithash.errors import InputError
+from orbithash.index.checks import check_radius
 from orbithash.index.code_table import FEW_PAIRS, CodeTable
 from orbithash.kernels.plain_search import connected_reference
 
@@ -84,7 +84,7 @@ class DuplicateGroups:
 
 def duplicate_groups(table: CodeTable, radius: int) -> DuplicateGroups:
     """Return the groups of a table's items."""
-    check_steps(radius, table.n_bits)
+    check_radius(radius, table.n_bits)
     if len(table) ** 2 <= FEW_PAIRS:
         firsts = connected_reference(table.codes(), radius)
     else:
@@ -103,15 +103,6 @@ def duplicate_groups(table: CodeTable, radius: int) -> DuplicateGroups:
         table.words, members, np.repeat(members[starts[:-1]], np.diff(starts))
     )
     return DuplicateGroups(int(radius), table.ids[members], distances, starts)
-
-
-def check_steps(radius: int, n_bits: int) -> None:
-    """Raise unless this is a radius of codes of this length."""
-    if not isinstance(radius, int | np.integer) or not 0 <= radius <= n_bits:
-        raise InputError(
-            f"got radius={radius!r}, and the codes have {n_bits} bits; "
-            f"give a whole number from 0 to {n_bits}"
-        )
 
 
 def in_groups(

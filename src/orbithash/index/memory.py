@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int64, UInt8
 from numpy.typing import ArrayLike
 
-from orbithash.codes import as_codes, check_n_bits
+from orbithash.codes import check_n_bits
 from orbithash.errors import IdInUseError, UnknownIdError
 from orbithash.index.base import (
     NO_METADATA,
@@ -114,13 +114,37 @@ class MemoryIndex(ClosesOnExit):
             return searcher.nearest(queries, k)
         return searcher.nearest_asymmetric(queries, k)
 
-    def within(self, codes: ArrayLike, radius: int, where: Where | None = None) -> list[Ball]:
-        """Return the items at most `radius` bits away from each query."""
-        codes = as_codes(codes, self.n_bits)
-        check_radius(radius)
+    def within(
+        self, queries: ArrayLike, radius: int, where: Where | None = None, k: int | None = None
+    ) -> list[Ball]:
+        """Return the items at most `radius` bits away from each query, at most the k nearest.
+
+        The radius counts bits, also for embeddings; these order the items.
+        """
         table = self.table
-        searcher = self.radius_searcher(table) if where is None else self._admitted(table, where)
-        return searcher.within(codes, radius)
+        admitted = None if where is None else self._admitted(table, where)
+        return self.table_within(table, queries, radius, k, admitted)
+
+    def table_within(
+        self,
+        table: CodeTable,
+        queries: ArrayLike,
+        radius: int,
+        k: int | None,
+        admitted: CodeTable | None,
+    ) -> list[Ball]:
+        """Search a table, or those of its items that a filter admits, within a radius."""
+        queries = checked_queries(queries, self.n_bits)
+        check_radius(radius, self.n_bits)
+        if k is not None:
+            check_k(k)
+        if queries.dtype != np.uint8:
+            return (table if admitted is None else admitted).within_asymmetric(queries, radius, k)
+        if k is not None:
+            searcher = self.searcher(table) if admitted is None else admitted
+            return searcher.nearest(queries, k).balls(radius)
+        searcher = self.radius_searcher(table) if admitted is None else admitted
+        return searcher.within(queries, radius)
 
     def duplicates(self, radius: int, where: Where | None = None) -> DuplicateGroups:
         """Return the groups of items that steps of at most `radius` bits connect; exact."""

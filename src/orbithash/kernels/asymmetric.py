@@ -3,11 +3,10 @@
 A differing bit adds its weight instead of 1, and each query has its own weights. This is the
 asymmetric distance of an embedding and a code, without the constant that all codes share.
 
-Weights are rounded down to a few levels, numbers of three binary digits or a little more. The sum
-of such weights is a masked popcount per digit, which is computed for 64 codes together, in vector
-registers. It is a lower bound of the distance, and nearly all codes are rejected because it exceeds
-the distance of the k-th nearest code so far. The distance of the others is computed exactly, from
-tables of the sums of four weights.
+Weights are rounded down to integers of 3 to 6 bits. The sum of such weights is a masked popcount
+per bit, which is computed for 64 codes together, in vector registers. It is a lower bound of the
+distance, and nearly all codes are rejected because it exceeds the distance of the k-th nearest code
+so far. The distance of the others is computed exactly, from tables of the sums of four weights.
 """
 
 import numpy as np
@@ -59,6 +58,22 @@ def nearest_weighted(
     return merge_parts(distances, positions)
 
 
+def weighted_distances(
+    queries: UInt64[np.ndarray, "words queries"],
+    weights: Int64[np.ndarray, "queries bits"],
+    database: UInt64[np.ndarray, "words database"],
+) -> Int64[np.ndarray, "queries database"]:
+    """Return all distances of `nearest_weighted`.
+
+    >>> query, database = np.zeros((1, 1), np.uint64), np.array([[128, 64]], np.uint64)
+    >>> weighted_distances(query, np.array([[7, 3, 1, 1]]), database)
+    array([[7, 3]])
+    """
+    distances = np.empty((queries.shape[1], database.shape[1]), dtype=np.int64)
+    fill_weighted(np.ascontiguousarray(queries.T), weights, database, distances)
+    return distances
+
+
 def rounded_digits(n_bits: int, k: int) -> int:
     """Return how many binary digits the rounded weights have, as measured to be fastest.
 
@@ -93,6 +108,17 @@ def find_nearest_weighted(  # type: ignore[no-untyped-def]
                 collect_weighted(batch, query, database, start, stop, heap)
         for query in range(first, last):
             sort_heap(distances[query, part], positions[query, part])
+
+
+@parallel_njit
+def fill_weighted(queries, weights, database, distances):  # type: ignore[no-untyped-def]
+    n_queries, n = distances.shape
+    sums = sums_of_four(in_word_order(weights, database.shape[0]))
+    n_blocks = (n + L1_WORDS - 1) // L1_WORDS
+    for task in prange(n_queries * n_blocks):
+        query, start = task // n_blocks, task % n_blocks * L1_WORDS
+        for position in range(start, min(start + L1_WORDS, n)):
+            distances[query, position] = weighted_distance(queries, sums, query, database, position)
 
 
 @njit(cache=True, nogil=True)
@@ -152,7 +178,7 @@ def collect_weighted(batch, query, database, start, stop, heap):  # type: ignore
 
 @njit(cache=True, nogil=True)
 def rounded_limit(limit, levels, largest):  # type: ignore[no-untyped-def]
-    """Return the sum of rounded weights from which on no distance is below the limit."""
+    """Return the smallest sum of rounded weights that proves a distance to be at the limit."""
     if limit == FARTHEST:
         return ~np.uint64(0)
     return np.uint64((limit * levels + largest - 1) // largest)

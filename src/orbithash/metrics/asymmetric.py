@@ -1,13 +1,15 @@
 """Average precision of asymmetric ranking: embeddings of queries against codes of the database."""
 
 import numpy as np
-from jaxtyping import Float, Float64, Int64, Shaped, UInt8
+from jaxtyping import Float, Float64, Int64, Shaped, UInt8, UInt64
 
-from orbithash.codes import GRID, asymmetric_distances
+from orbithash.codes import binarize, bit_weights, pack
+from orbithash.kernels.asymmetric import weighted_distances
+from orbithash.kernels.plain_search import as_words
 from orbithash.kernels.ranked_lists import expected_precision_sums
-from orbithash.relevance import related
+from orbithash.relevance import group_by_labels, related
 
-CHUNK_PAIRS = 1 << 21  # of queries and codes whose distances are in memory, some 40 bytes each
+CHUNK_PAIRS = 1 << 21  # of queries and codes whose distances are in memory, some 20 bytes each
 LAST = np.iinfo(np.int64).max  # key of an item that is left out
 
 
@@ -30,11 +32,13 @@ def asymmetric_average_precision(
     array([0.5])
     """
     average_precision = np.full(len(queries), np.nan)
+    words, groups = as_words(database), group_by_labels(database_labels)
     size = max(1, CHUNK_PAIRS // max(1, len(database)))
     for start in range(0, len(queries), size):
         chunk = slice(start, min(start + size, len(queries)))
-        is_relevant = related(query_labels[chunk], database_labels)
-        keys = ranking_keys(queries[chunk], database) + is_relevant
+        is_relevant = related(query_labels[chunk], groups.labels)[:, groups.group]
+        keys = ranking_keys(queries[chunk], words)
+        keys += is_relevant
         if leave_one_out:
             own = np.arange(len(keys))
             keys[own, own + start], is_relevant[own, own + start] = LAST, False
@@ -48,7 +52,10 @@ def asymmetric_average_precision(
 
 
 def ranking_keys(
-    queries: Float[np.ndarray, "queries bits"], database: UInt8[np.ndarray, "database bytes"]
+    queries: Float[np.ndarray, "queries bits"], database: UInt64[np.ndarray, "words database"]
 ) -> Int64[np.ndarray, "queries database"]:
-    """Return twice the distances, as whole numbers on their grid."""
-    return (asymmetric_distances(queries, database) * (2 * GRID)).astype(np.int64)
+    """Return twice the asymmetric distances in units of their grid, less a constant per query."""
+    weights, _ = bit_weights(queries)
+    keys = weighted_distances(as_words(pack(binarize(queries))), weights, database)
+    keys *= 2
+    return keys

@@ -99,6 +99,9 @@ def evaluate_codes(
     query_labels = check_labels(np.asarray(query_labels), len(query_codes), "query")
     database_labels = check_labels(np.asarray(database_labels), len(database_codes), "database")
     check_same_kind(query_labels, database_labels)
+    embeddings = None
+    if query_embeddings is not None:
+        embeddings = checked_embeddings(query_embeddings, query_codes, n_bits)
 
     n_database = len(database_codes) - leave_one_out
     wanted = Wanted(
@@ -124,9 +127,9 @@ def evaluate_codes(
             f"{len(database_codes)} database items; number both by the same classes"
         )
     map_asymmetric = None
-    if query_embeddings is not None:
+    if embeddings is not None:
         by_embedding = asymmetric_average_precision(
-            checked_embeddings(query_embeddings, query_codes, n_bits),
+            embeddings,
             database_codes,
             query_labels,
             database_labels,

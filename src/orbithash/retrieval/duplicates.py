@@ -10,7 +10,9 @@ from orbithash.data.sources import absolute_source
 from orbithash.encoders import Data, Encoder, Progress, encode_source, no_progress
 from orbithash.errors import InputError
 from orbithash.index import DuplicateGroups, ExactIndex, Index, Metadata, SearchEngine
+from orbithash.index.base import NO_METADATA
 from orbithash.retrieval.indexing import item_paths, label_names
+from orbithash.retrieval.query import still_stored
 
 SPLITS = ("train", "query", "database", "validation")
 BATCH = 4096  # items whose metadata are in memory at the same time
@@ -26,7 +28,9 @@ def across_sources(
     """
     masks = [np.zeros(len(groups.ids), dtype=np.bool_) for _ in range(2)]
     for start in range(0, len(groups.ids), BATCH):
-        metadata = index.get(groups.ids[start : start + BATCH]).metadata
+        ids = groups.ids[start : start + BATCH].tolist()
+        stored = still_stored(index, ids)  # without items that were removed meanwhile
+        metadata = tuple(stored[i].metadata if i in stored else NO_METADATA for i in ids)
         for mask, source in zip(masks, (first, second), strict=True):
             mask[start : start + BATCH] = of_source(metadata, source)
     for mask, source in zip(masks, (first, second), strict=True):

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Int64, Shaped, UInt8
 
-from orbithash.codes import asymmetric_distances, binarize, pack
+from orbithash.codes import binarize, pack
 from orbithash.errors import InputError, UnknownIdError, UnknownLabelError
 from orbithash.index import Index, Metadata, Where
 from orbithash.index.checks import as_ids
@@ -103,69 +103,30 @@ def find(index: Index, queries: Sequence[Query]) -> list[Result]:
     for number, query in enumerate(queries):
         groups[query.k, query.radius, repr(query.where), query.ranking].append(number)
     found: list[list[tuple[float, int]]] = [[] for _ in queries]
-    for numbers in groups.values():
-        batch = [queries[number] for number in numbers]
-        batch_codes = np.stack([codes[number] for number in numbers])
-        for number, pairs in zip(numbers, nearest_pairs(index, batch, batch_codes), strict=True):
-            found[number] = pairs
+    for (k, radius, _, ranking), numbers in groups.items():
+        embeddings = [queries[number].embedding for number in numbers]
+        batch = np.stack(
+            [codes[number] for number in numbers]
+            if ranking == "hamming"
+            else [embedding for embedding in embeddings if embedding is not None]
+        )
+        where = queries[numbers[0]].where
+        # One more, because a stored item finds itself.
+        extra = any(queries[number].id is not None for number in numbers)
+        if radius is None:
+            k = DEFAULT_K if k is None else k
+            nearest = index.search(batch, k + extra, where)
+            rows = list(zip(nearest.ids, nearest.distances, strict=True))
+        else:
+            balls = index.within(batch, radius, where, None if k is None else k + extra)
+            rows = [(ball.ids, ball.distances) for ball in balls]
+        for number, (ids, distances) in zip(numbers, rows, strict=True):
+            found[number] = other_pairs(ids, distances, without=queries[number].id)[:k]
     present = still_stored(index, sorted({i for pairs in found for _, i in pairs}))
     return [
         result_of(query, code, stored, [pair for pair in pairs if pair[1] in present], present)
         for query, code, pairs in zip(queries, codes, found, strict=True)
     ]
-
-
-def nearest_pairs(
-    index: Index, queries: Sequence[Query], codes: UInt8[np.ndarray, "queries bytes"]
-) -> list[list[tuple[float, int]]]:
-    """Return distance and id of the results of queries that differ only in code or embedding."""
-    k, radius, where = queries[0].k, queries[0].radius, queries[0].where
-    if radius is not None and radius > index.n_bits:
-        raise InputError(f"radius={radius}; the codes have {index.n_bits} bits: give at most that")
-    embeddings = [query.embedding for query in queries if query.embedding is not None]
-    if embeddings and radius is not None:
-        return [
-            asymmetric_pairs(index, embedding, code, k, radius, where)
-            for embedding, code in zip(embeddings, codes, strict=True)
-        ]
-    found: Sequence[tuple[np.ndarray, np.ndarray]]
-    if radius is not None and k is None:
-        found = [(ball.ids, ball.distances) for ball in index.within(codes, radius, where)]
-    else:
-        k = DEFAULT_K if k is None else k
-        # One more, because a stored item finds itself.
-        by_id = any(query.id is not None for query in queries)
-        nearest = index.search(np.stack(embeddings) if embeddings else codes, k + by_id, where)
-        found = list(zip(nearest.ids, nearest.distances, strict=True))
-    return [
-        pairs_within(ids, distances, radius, without=query.id)[:k]
-        for query, (ids, distances) in zip(queries, found, strict=True)
-    ]
-
-
-def asymmetric_pairs(
-    index: Index,
-    embedding: Float[np.ndarray, " bits"],
-    code: UInt8[np.ndarray, " bytes"],
-    k: int | None,
-    radius: int,
-    where: Where | None,
-) -> list[tuple[float, int]]:
-    """Return asymmetric distance and id of the items within a Hamming radius, at most k."""
-    if k is not None:
-        # With a large radius the k nearest of all items are within it, and a ball may be huge.
-        nearest = index.search(embedding[None], k, where)
-        pairs = pairs_within(nearest.ids[0], nearest.distances[0], None, without=None)
-        items = still_stored(index, [i for _, i in pairs])
-        if all(differing_bits(code, item.code) <= radius for item in items.values()):
-            return pairs
-    (ball,) = index.within(code[None], radius, where)
-    items = still_stored(index, ball.ids.tolist())
-    if not items:
-        return []
-    stored_codes = np.stack([item.code for item in items.values()])
-    distances = asymmetric_distances(embedding[None], stored_codes)[0].tolist()
-    return sorted(zip(distances, items, strict=True))[:k]
 
 
 def nearest_distance(
@@ -180,7 +141,7 @@ def nearest_distance(
     `without` is the id of an item to leave out: the query itself.
     """
     nearest = index.search(code[None], 1 if without is None else 2, where)
-    pairs = pairs_within(nearest.ids[0], nearest.distances[0], None, without=without)
+    pairs = other_pairs(nearest.ids[0], nearest.distances[0], without=without)
     return int(pairs[0][0]) if pairs else None
 
 
@@ -232,18 +193,14 @@ def given_code(query: Query) -> UInt8[np.ndarray, " bytes"]:
     return query.code
 
 
-def pairs_within(
-    ids: Int64[np.ndarray, " n"],
-    distances: Shaped[np.ndarray, " n"],
-    radius: int | None,
-    *,
-    without: int | None,
+def other_pairs(
+    ids: Int64[np.ndarray, " n"], distances: Shaped[np.ndarray, " n"], *, without: int | None
 ) -> list[tuple[float, int]]:
     """Return pairs of distance and id, without the query itself and places left empty (-1)."""
     return [
         (distance, i)
         for distance, i in zip(distances.tolist(), ids.tolist(), strict=True)
-        if distance >= 0 and i != without and (radius is None or distance <= radius)
+        if distance >= 0 and i != without
     ]
 
 

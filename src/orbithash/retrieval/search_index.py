@@ -230,8 +230,11 @@ class SearchIndex:
         """Return the k nearest items of each query; embeddings are compared asymmetrically."""
         return self.index.search(queries, k, where)
 
-    def within(self, codes: Any, radius: int, where: Where | None = None) -> list[Ball]:
-        return self.index.within(codes, radius, where)
+    def within(
+        self, queries: Any, radius: int, where: Where | None = None, k: int | None = None
+    ) -> list[Ball]:
+        """Return the items within a Hamming radius of each query, at most the k nearest."""
+        return self.index.within(queries, radius, where, k)
 
     def iterate(self, batch_size: int = 4096) -> Iterator[Items]:
         return self.index.iterate(batch_size)

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int64, UInt8
 from numpy.typing import ArrayLike
 
-from orbithash.codes import as_codes, check_n_bits, code_bytes
+from orbithash.codes import check_n_bits, code_bytes
 from orbithash.errors import CodeLengthError, IdInUseError, InputError, UnknownIdError
 from orbithash.index.base import (
     NO_METADATA,
@@ -26,7 +26,7 @@ from orbithash.index.base import (
     Neighbours,
     Where,
 )
-from orbithash.index.candidates import as_neighbours, nearest_candidates
+from orbithash.index.candidates import Row, as_neighbours, nearest_candidates
 from orbithash.index.checks import (
     add_under_new_ids,
     check_k,
@@ -37,9 +37,8 @@ from orbithash.index.checks import (
     checked_queries,
 )
 from orbithash.index.code_table import CodeTable
-from orbithash.index.duplicates import DuplicateGroups, check_steps, duplicate_groups
+from orbithash.index.duplicates import DuplicateGroups, duplicate_groups
 from orbithash.index.milvus.rows import (
-    as_ball,
     as_items,
     as_row,
     as_table,
@@ -48,6 +47,7 @@ from orbithash.index.milvus.rows import (
     filter_expression,
     read_encoder,
     row_codes,
+    sorted_hits,
     write_encoder,
 )
 from orbithash.index.milvus.server import MilvusServer
@@ -173,30 +173,32 @@ class MilvusIndex(ClosesOnExit):
         if k == 0 or len(queries) == 0:
             ids = np.empty((len(queries), k), dtype=np.int64)
             return Neighbours(ids=ids, distances=ids.astype(dtype))
-        if queries.dtype != np.uint8:
-            return self._nearest_asymmetric(queries, k, condition)
-        balls = self._search(queries, k, condition, {})
-        return as_neighbours([(ball.ids, ball.distances) for ball in balls], np.int64)
+        return as_neighbours(self._nearest(queries, k, condition, {}), dtype)
 
-    def within(self, codes: ArrayLike, radius: int, where: Where | None = None) -> list[Ball]:
-        """Return the items at most `radius` bits away from each query."""
-        codes = as_codes(codes, self.n_bits)
-        check_radius(radius)
+    def within(
+        self, queries: ArrayLike, radius: int, where: Where | None = None, k: int | None = None
+    ) -> list[Ball]:
+        """Return the items at most `radius` bits away from each query, at most the k nearest."""
+        queries = checked_queries(queries, self.n_bits)
+        check_radius(radius, self.n_bits)
+        if k is not None:
+            check_k(k)
+        n_rows = MAX_ROWS if k is None else min(k, MAX_ROWS)
         # Milvus's radius is exclusive.
-        balls = self._search(codes, MAX_ROWS, filter_expression(where), {"radius": radius + 1})
-        if any(len(ball.ids) == MAX_ROWS for ball in balls):
+        found = self._nearest(queries, n_rows, filter_expression(where), {"radius": radius + 1})
+        if (k is None or k > MAX_ROWS) and any(len(ids) == MAX_ROWS for ids, _ in found):
             raise InputError(
                 f"{MAX_ROWS} items or more are within {radius} bits, and Milvus returns no more; "
                 "ask for a smaller radius"
             )
-        return balls
+        return [Ball(*row) for row in found]
 
     def duplicates(self, radius: int, where: Where | None = None) -> DuplicateGroups:
         """Return the groups of items that steps of at most `radius` bits connect; exact.
 
         Milvus does not group: ids and codes, but no metadata, are read into memory.
         """
-        check_steps(radius, self.n_bits)
+        check_radius(radius, self.n_bits)
         ids, words = [np.empty(0, dtype=np.int64)], [as_words(row_codes([], self.n_bits))]
         for rows in self._pages(filter_expression(where), ["id", "code"], MAX_ROWS):
             ids.append(np.array([row["id"] for row in rows], dtype=np.int64))
@@ -324,13 +326,16 @@ class MilvusIndex(ClosesOnExit):
             both = f"({condition}) and {after}" if condition else after
             rows = self._server.query(self.collection, both, fields, limit=min(size, MAX_ROWS))
 
-    def _search(
-        self, codes: np.ndarray, k: int, condition: str, parameters: dict[str, Any]
-    ) -> list[Ball]:
+    def _nearest(
+        self, queries: np.ndarray, k: int, condition: str, parameters: dict[str, Any]
+    ) -> list[Row]:
+        """Return ids and distances of each query's k nearest items, or all if there are fewer."""
+        if queries.dtype != np.uint8:
+            return self._nearest_asymmetric(queries, k, condition, parameters)
         return [
-            as_ball(hits)
-            for start in range(0, len(codes), MAX_ROWS)
-            for hits in self._hits(codes[start : start + MAX_ROWS], k, condition, parameters)
+            sorted_hits(hits)
+            for start in range(0, len(queries), MAX_ROWS)
+            for hits in self._hits(queries[start : start + MAX_ROWS], k, condition, parameters)
         ]
 
     def _hits(
@@ -355,12 +360,17 @@ class MilvusIndex(ClosesOnExit):
         )
 
     def _nearest_asymmetric(
-        self, embeddings: Float[np.ndarray, "queries bits"], k: int, condition: str
-    ) -> Neighbours:
+        self,
+        embeddings: Float[np.ndarray, "queries bits"],
+        k: int,
+        condition: str,
+        parameters: dict[str, Any],
+    ) -> list[Row]:
         def fetch(codes: UInt8[np.ndarray, "n bytes"], n_rows: int) -> Iterator[CodeTable]:
             step = max(1, MAX_ROWS // n_rows)  # codes are returned too: fewer queries at once
             for start in range(0, len(codes), step):
-                for hits in self._hits(codes[start : start + step], n_rows, condition, {}, "code"):
+                batch = codes[start : start + step]
+                for hits in self._hits(batch, n_rows, condition, parameters, "code"):
                     yield as_table(hits, self.n_bits)
 
         found, n_unproven = nearest_candidates(
@@ -372,7 +382,7 @@ class MilvusIndex(ClosesOnExit):
                 "distance, the most that Milvus returns; nearer items may be missing",
                 *(n_unproven, len(embeddings), MAX_ROWS),
             )
-        return as_neighbours(found, np.float64)
+        return found
 
     def parameters(self) -> dict[str, Any]:
         """Return the search parameters of Milvus's index."""
@@ -387,7 +397,3 @@ class MilvusInvertedIndex(MilvusIndex):
 
     def parameters(self) -> dict[str, Any]:
         return {"nprobe": 32}
-
-
-def collection_exists(server: str, collection: str) -> bool:
-    return MilvusServer(server).has(collection)

@@ -11,11 +11,11 @@ import json
 from typing import Any
 
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Int64, UInt8
 
 from orbithash.codes import code_bytes
 from orbithash.errors import InputError
-from orbithash.index.base import Ball, Items, Metadata, Where
+from orbithash.index.base import Items, Metadata, Where
 from orbithash.index.code_table import CodeTable, empty_table
 from orbithash.index.milvus.server import MilvusServer
 
@@ -88,11 +88,11 @@ def described_bits(description: str, collection: str) -> int:
     return n_bits
 
 
-def as_ball(hits: Any) -> Ball:
-    """Return the hits of one query; equal distances in the order of ids."""
+def sorted_hits(hits: Any) -> tuple[Int64[np.ndarray, " n"], Int64[np.ndarray, " n"]]:
+    """Return ids and distances of one query's hits; equal distances in the order of ids."""
     pairs = sorted((round(hit["distance"]), hit["id"]) for hit in hits)
     distances, ids = np.array(pairs, dtype=np.int64).reshape(-1, 2).T.copy()
-    return Ball(ids=ids, distances=distances)
+    return ids, distances
 
 
 def as_table(hits: Any, n_bits: int) -> CodeTable:

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Int64, UInt8
 from numpy.typing import ArrayLike
 
-from orbithash.codes import MAX_BITS, MIN_BITS, as_codes, check_n_bits
+from orbithash.codes import MAX_BITS, MIN_BITS, check_n_bits
 from orbithash.errors import (
     DamagedIndexError,
     HashingError,
@@ -43,7 +43,6 @@ from orbithash.index.checks import (
     LARGEST_ID,
     add_under_new_ids,
     check_k,
-    check_radius,
     checked_ids,
     checked_items,
     checked_next_id,
@@ -142,25 +141,26 @@ class StoredIndex(ClosesOnExit):
         """
         queries = checked_queries(queries, self.n_bits)
         check_k(k)
-        table, admitted = self._refresh(where)
-        searcher = self._engine.searcher(table) if admitted is None else table.among(admitted)
+        table, admitted = self._admitted(where)
+        searcher = self._engine.searcher(table) if admitted is None else admitted
         if queries.dtype == np.uint8:
             return searcher.nearest(queries, k)
         return searcher.nearest_asymmetric(queries, k)
 
-    def within(self, codes: ArrayLike, radius: int, where: Where | None = None) -> list[Ball]:
-        """Return the items at most `radius` bits away from each query."""
-        codes = as_codes(codes, self.n_bits)
-        check_radius(radius)
-        table, admitted = self._refresh(where)
-        engine = self._engine
-        searcher = engine.radius_searcher(table) if admitted is None else table.among(admitted)
-        return searcher.within(codes, radius)
+    def within(
+        self, queries: ArrayLike, radius: int, where: Where | None = None, k: int | None = None
+    ) -> list[Ball]:
+        """Return the items at most `radius` bits away from each query, at most the k nearest.
+
+        The radius counts bits, also for embeddings; these order the items.
+        """
+        table, admitted = self._admitted(where)
+        return self._engine.table_within(table, queries, radius, k, admitted)
 
     def duplicates(self, radius: int, where: Where | None = None) -> DuplicateGroups:
         """Return the groups of items that steps of at most `radius` bits connect; exact."""
-        table, admitted = self._refresh(where)
-        return duplicate_groups(table if admitted is None else table.among(admitted), radius)
+        table, admitted = self._admitted(where)
+        return duplicate_groups(table if admitted is None else admitted, radius)
 
     def iterate(self, batch_size: int = 4096) -> Iterator[Items]:
         """Iterate over all items in the order of ids; may miss items that are added meanwhile."""
@@ -247,6 +247,11 @@ class StoredIndex(ClosesOnExit):
         with self._writing, self._lock:
             self._writer.close()
             self._connection.close()
+
+    def _admitted(self, where: Where | None) -> tuple[CodeTable, CodeTable | None]:
+        """Update the engine; return its codes, and those that a filter admits."""
+        table, ids = self._refresh(where)
+        return table, None if ids is None else table.among(ids)
 
     def _refresh(
         self, where: Where | None

@@ -57,8 +57,8 @@ def duplicate_routes(service: Service) -> APIRouter:
     ) -> DuplicatesResponse:
         """Groups of items, the largest first; each item is within the radius of another of it.
 
-        The radius is at most an eighth of the bits; its default is 3. The groups are kept until the
-        index changes.
+        The radius is at most an eighth of the bits; its default is 3. The groups are kept, and
+        may lag behind changes of the index by twenty times as long as they took to find.
         """
         radius = min(DEFAULT_RADIUS, largest) if radius is None else radius
         if radius > largest:
