@@ -203,23 +203,28 @@ def check_own(folder: Path, *, contents: Set[str]) -> None:
         )
 
 
-def check_new_file(out: Path, *, suffix: str, force: bool) -> None:
-    """Raise unless `out` is a free name for a file of this kind, or `force` allows replacing it."""
-    check_file_name(out, suffix=suffix)
+def check_new_file(out: Path, *, suffix: str, force: bool, option: str = "--out") -> None:
+    """Raise unless `out` is a free name for a file of this kind, or `force` allows replacing it.
+
+    `option` is the option of the command that named it.
+    """
+    check_file_name(out, suffix=suffix, option=option)
     if out.exists() and not force:
-        raise InputError(f"{out} exists; add --force to replace it, or give --out another name")
+        raise InputError(f"{out} exists; add --force to replace it, or give {option} another name")
     try:
         out.absolute().parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"cannot write {out}: {error.strerror}; give --out another name") from None
+        raise InputError(
+            f"cannot write {out}: {error.strerror}; give {option} another name"
+        ) from None
 
 
-def check_file_name(out: Path, *, suffix: str) -> None:
+def check_file_name(out: Path, *, suffix: str, option: str = "--out") -> None:
     """Raise unless `out` can be the name of a file of this kind."""
     if out.is_dir():
-        raise InputError(f"--out is the folder {out}; give a file whose name ends in {suffix}")
+        raise InputError(f"{option} is the folder {out}; give a file whose name ends in {suffix}")
     if out.suffix.lower() != suffix:
-        raise InputError(f"--out is {out}; give a file whose name ends in {suffix}")
+        raise InputError(f"{option} is {out}; give a file whose name ends in {suffix}")
 
 
 def absolute_name(path: str | Path) -> str:

@@ -78,7 +78,7 @@ def test_the_table_shows_groups_and_counts_the_rest(folder, capsys, monkeypatch)
     assert run(["duplicates", str(folder / "birds.orbit"), "--radius", "0"]) == 0
     printed = capsys.readouterr().out
     assert "more/0/[bold].png" in printed
-    assert "5 of 15 items are near-duplicates within radius 0, in groups: 2." in printed
+    assert "2 groups hold 5 of 15 items, within 0 bits." in printed
     assert "--json" not in printed
     monkeypatch.setattr("orbithash.cli.duplicates.SHOWN", 1)
     monkeypatch.setattr("orbithash.cli.duplicates.SHOWN_ITEMS", 2)
@@ -95,7 +95,7 @@ def test_an_index_without_duplicates_says_so(folder, capsys, tmp_path):
     assert run(["index", *arguments]) == 0
     capsys.readouterr()
     assert run(["duplicates", str(tmp_path / "x.orbit"), "--radius", "0"]) == 0
-    assert capsys.readouterr().out == "No near-duplicates within radius 0.\n"
+    assert capsys.readouterr().out == "No such group within radius 0.\n"
 
 
 def test_a_contact_sheet_has_a_row_for_each_group(folder, capsys, tmp_path):
@@ -114,7 +114,12 @@ def test_images_in_training_and_among_the_queries_are_found(folder, capsys, tmp_
     shutil.copy(tmp_path / "photos/1/2.png", tmp_path / "photos/0/0.png")  # both in training
     table = write_table(images, tmp_path / "photos.csv")
     arguments = (table, "--encoder", folder / "run", "--radius", 0)
-    assert names(found(capsys, *arguments, "--between", "train", "query")) == [["1.png", "3.png"]]
+    groups = found(capsys, *arguments, "--between", "train", "query")
+    assert names(groups) == [["1.png", "3.png"]]
+    assert {item["path"][-5:]: item["split"] for item in groups[0]["items"]} == {
+        "1.png": "train",
+        "3.png": "query",
+    }
     assert len(found(capsys, *arguments)) == 2
     assert len(found(capsys, *arguments, "--between", "train", "database")) == 1
 

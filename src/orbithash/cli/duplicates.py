@@ -77,7 +77,7 @@ def duplicates_command(
     if encoder is not None and across is not None:
         raise InputError("--across compares sources of an index; for a source, give --between")
     if picture is not None:
-        check_new_file(picture, suffix=".png", force=force)
+        check_new_file(picture, suffix=".png", force=force, option="--picture")
     console = Console()
     if encoder is None:
         from orbithash import open_index  # --help must not wait for torch
@@ -109,13 +109,13 @@ def in_source(
     check_radius(radius, loaded.n_bits)  # and not after minutes of encoding
     if between is None:
         data: Any = open_unlabelled(source)
-        rows = np.arange(len(data))
+        rows, splits = np.arange(len(data)), {}
     else:
         data = open_source(source)
         first, second = split_rows(data, between)
-        rows = np.union1d(first, second)
+        rows, splits = np.union1d(first, second), dict(zip(between, (first, second), strict=True))
     with progress_bar(Console(stderr=True)) as report:  # stdout may be JSON
-        engine, unreadable = encode_in_memory(loaded, data, rows, progress=report)
+        engine, unreadable = encode_in_memory(loaded, data, rows, splits=splits, progress=report)
     if unreadable:
         print(f"Left out {len(unreadable)} images that cannot be read.", file=sys.stderr)
     groups = engine.duplicates(radius)
@@ -160,34 +160,34 @@ def group_items(
     for i, distance in zip(ids, group.distances[:limit].tolist(), strict=True):
         if i in stored:
             metadata = stored[i].metadata
-            yield {"id": i, "distance": distance, "path": metadata.path, "labels": metadata.labels}
+            item = {"id": i, "distance": distance, "path": metadata.path, "labels": metadata.labels}
+            split = metadata.fields.get("split")
+            yield item | ({} if split is None else {"split": split})
 
 
 def print_groups(console: Console, engine: Any, groups: "DuplicateGroups") -> None:
     """Print a summary, and the first groups as a table."""
     if not len(groups):
-        console.print(f"No near-duplicates within radius {groups.radius}.")
+        console.print(f"No such group within radius {groups.radius}.")
         return
+    shown = [list(group_items(engine, group, SHOWN_ITEMS)) for group in groups[:SHOWN]]
+    splits = ("split",) if any("split" in item for items in shown for item in items) else ()
     table = Table(box=box.SIMPLE_HEAD)
-    for heading in ("group", "distance", "id"):
+    for heading in ("group", "distance", "id", *splits):
         table.add_column(heading, justify="right")
     table.add_column("path", overflow="fold")
     table.add_column("labels", overflow="fold")
-    for number, group in enumerate(groups[:SHOWN], start=1):
+    for number, (group, items) in enumerate(zip(groups[:SHOWN], shown, strict=True), start=1):
         table.add_section()
-        name = str(number)
-        for item in group_items(engine, group, SHOWN_ITEMS):
-            labels = escape(", ".join(item["labels"]))
-            row = (str(item["distance"]), str(item["id"]), escape(item["path"]), labels)
-            table.add_row(name, *row)
-            name = ""
+        for row, item in enumerate(items):
+            cells = [str(number) if row == 0 else "", str(item["distance"]), str(item["id"])]
+            cells += [item[name] for name in splits]
+            table.add_row(*cells, escape(item["path"]), escape(", ".join(item["labels"])))
         if len(group) > SHOWN_ITEMS:
-            table.add_row("", "", "", f"… and {len(group) - SHOWN_ITEMS} more", "")
+            table.add_row(*[""] * (3 + len(splits)), f"… and {len(group) - SHOWN_ITEMS} more", "")
     console.print(table)
-    console.print(
-        f"{len(groups.ids)} of {len(engine)} items are near-duplicates within radius "
-        f"{groups.radius}, in groups: {len(groups)}."
-    )
+    held = "1 group holds" if len(groups) == 1 else f"{len(groups)} groups hold"
+    console.print(f"{held} {len(groups.ids)} of {len(engine)} items, within {groups.radius} bits.")
     if len(groups) > SHOWN:
         console.print(f"Shown are the {SHOWN} largest; --json prints all.")
 
@@ -205,4 +205,4 @@ def write_picture(engine: Any, groups: "list[DuplicateGroup]", file: Path) -> No
             for rank, item in enumerate(others, start=2)
         ]
         sheet.append((first["path"], hits))
-    write_contact_sheet(sheet, file, caption="1")
+    write_contact_sheet(sheet, file, caption="group {}")

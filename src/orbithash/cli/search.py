@@ -61,7 +61,7 @@ def search_command(
     symmetric: Annotated[
         bool,
         typer.Option(
-            "--symmetric", help="Rank by Hamming distance, like --like, not by asymmetric distance."
+            "--symmetric", help="Rank images by Hamming distance instead of asymmetric distance."
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
@@ -82,7 +82,7 @@ def search_command(
     if not images and not like:
         raise InputError("give an image to search for, or --like ID")
     if picture is not None:
-        check_new_file(picture, suffix=".png", force=force)
+        check_new_file(picture, suffix=".png", force=force, option="--picture")
     from orbithash import open_index  # --help must not wait for torch
     from orbithash.data.folder import images_named
     from orbithash.index import Where
@@ -147,7 +147,8 @@ def nothing_found(
     nearest = nearest_distance(index.index, result.code, where, without=item)
     if nearest is None:
         return "nothing found; the index has no other items" + (" with this label" if where else "")
-    return f"nothing within {radius} bits; the nearest is {nearest} bits away"
+    bits = "1 bit" if nearest == 1 else f"{nearest} bits"
+    return f"nothing within {radius} bits; the nearest is {bits} away"
 
 
 def as_table(query: str, result: "Result") -> Table:
@@ -165,17 +166,31 @@ def as_table(query: str, result: "Result") -> Table:
 
 
 def format_distance(hit: "Hit") -> str:
-    """Format a Hamming distance as a whole number, and an asymmetric one with two decimals."""
-    return str(hit.distance) if isinstance(hit.distance, int) else f"{hit.distance:.2f}"
+    """Format a Hamming distance as a whole number, and an asymmetric one with three decimals."""
+    return str(hit.distance) if isinstance(hit.distance, int) else f"{hit.distance:.3f}"
+
+
+def shown_distance(hit: "Hit") -> str:
+    """Return the distance with its unit, if it has one."""
+    if not isinstance(hit.distance, int):
+        return format_distance(hit)
+    return "1 bit" if hit.distance == 1 else f"{hit.distance} bits"
 
 
 def write_contact_sheet(
     results: Sequence[tuple[str, Sequence["Hit"]]], file: Path, *, caption: str = "query"
 ) -> None:
-    """Draw each query with its results; an unreadable image is a grey square."""
+    """Draw each query with its results; an unreadable image is a grey square.
+
+    `caption` is that of a query; {} stands for its number.
+    """
     from PIL import Image
 
-    lines = [line for query, hits in results for line in sheet_lines(query, hits, caption)]
+    lines = [
+        line
+        for number, (query, hits) in enumerate(results, start=1)
+        for line in sheet_lines(query, hits, caption.format(number))
+    ]
     widest = max(map(len, lines), default=1)
     width, height = SIDE + MARGIN, SIDE + CAPTION + MARGIN  # of a cell
     sheet = Image.new("RGB", (widest * width + MARGIN, len(lines) * height + MARGIN), PAPER)
@@ -194,7 +209,7 @@ def sheet_lines(
 ) -> list[list[tuple[str, str] | None]]:
     """Return path and caption of each cell; lines after the first have no query cell."""
     cells = [
-        (hit.path, f"{hit.rank} · {hit.hamming} bits · {', '.join(hit.labels)}")
+        (hit.path, " · ".join((str(hit.rank), shown_distance(hit), *hit.labels)))
         for hit in hits[:MAX_RESULTS]
     ]
     starts = range(0, max(len(cells), 1), PER_LINE)

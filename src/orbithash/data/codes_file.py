@@ -158,7 +158,7 @@ def read_labels(
     """Read the labels of queries and database, and the names of classes if they have names."""
     are_arrays = [file.suffix.lower() == ".npy" for file in files]
     if any(are_arrays) and not all(are_arrays):
-        raise InputError(f"{files[0]} and {files[1]} are an .npy and a text; give two of a kind")
+        raise InputError(f"{files[0]} and {files[1]} differ; give two .npy files or two texts")
     if all(are_arrays):
         arrays = [load_arrays(file, "file of labels") for file in files]
     else:

@@ -1,5 +1,6 @@
 """Near-duplicates across two sources of an index, and across two splits of a source."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -84,14 +85,24 @@ def encode_in_memory(
     data: Data,
     rows: Int64[np.ndarray, " rows"],
     *,
+    splits: Mapping[str, Int64[np.ndarray, " part"]] | None = None,
     progress: Progress = no_progress,
 ) -> tuple[SearchEngine, dict[str, str]]:
     """Encode rows of a source; return an index of them by row number, and those left out.
 
-    The second is the reason for each path that cannot be read.
+    The second is the reason for each path that cannot be read. The names of the `splits` that a
+    row is in, joined by +, are the field `split` of its metadata.
     """
+    names: dict[int, str] = {}
+    for name, part in (splits or {}).items():
+        for row in part.tolist():
+            names[row] = f"{names[row]}+{name}" if row in names else name
     encoded = encode_source(encoder, data, rows=rows, progress=progress)
     paths, labels = item_paths(data), label_names(data)
     index = ExactIndex(encoder.n_bits)
-    index.add(encoded.rows, encoded.codes, [Metadata(paths[i], labels[i]) for i in encoded.rows])
+    metadata = [
+        Metadata(paths[i], labels[i], fields={"split": names[i]} if i in names else {})
+        for i in encoded.rows.tolist()
+    ]
+    index.add(encoded.rows, encoded.codes, metadata)
     return index, encoded.unreadable

@@ -73,7 +73,7 @@ def connect(folder: Path) -> sqlite3.Connection:
     if not folder.exists():
         raise InputError(f"there is no index {folder}; create one with orbithash index")
     if not file.is_file():
-        raise InputError(f"{folder} is no index: it holds no {FILE}; give another name")
+        raise InputError(f"{folder} is no index: it holds no {FILE}; make one with orbithash index")
     with translated_errors(folder):
         try:
             return checked_connection(folder, file.absolute().as_uri())

@@ -29,7 +29,7 @@ export const plural = (n, noun) => `${formatNumber(n)} ${n === 1 ? noun : `${nou
 export const bits = (n) => plural(n, "bit");
 
 // The distance of a result: bits, or the sum that an embedding ranks by.
-export const distanceText = (hit, ranking) => (ranking === "hamming" ? bits(hit.distance) : hit.distance.toFixed(2));
+export const distanceText = (hit, ranking) => (ranking === "hamming" ? bits(hit.distance) : hit.distance.toFixed(3));
 
 // The condition of a filter, to put after a noun: "with the label wren or robin".
 export const withLabels = (labels) =>
