@@ -14,7 +14,7 @@ from feature_files import write_clouds
 from indexed_runs import feature_run
 from orbithash.cli import main
 from orbithash.index import code_table
-from orbithash.kernels import nearest, triplets
+from orbithash.kernels import asymmetric, nearest, triplets
 
 OURS = Path(orbithash.__file__).parent
 
@@ -57,7 +57,11 @@ def test_a_query_reaches_the_compiled_search_in_few_calls(record_stacks, tmp_pat
     vectors = np.random.default_rng(0).standard_normal((20, 16)).astype(np.float32)
     with orbithash.open_index(tmp_path / "x.orbit", encoder=encoder) as index:
         index.add(codes=encoder.encode(vectors))
-        stacks = record_stacks(nearest, "find_nearest")
+        stacks = (
+            record_stacks(asymmetric, "find_nearest_weighted")
+            if by == "vector"
+            else record_stacks(nearest, "find_nearest")
+        )
         index.query(vectors[0]) if by == "vector" else index.query(id=0)
     assert stacks[0][0] == "retrieval/search_index.py:query"
     assert len(stacks[0]) <= 5, stacks[0]

@@ -227,7 +227,7 @@ def test_within_a_radius_equals_brute_force(make_index, n_bits):
     ids = random_ids(60)
     index = make_index(n_bits)
     index.add(ids, codes)
-    for radius in (0, n_bits // 2, 2 * n_bits):
+    for radius in (0, n_bits // 2, n_bits):
         expected = brute_force(queries, ids, codes)
         for ball, pairs in zip(index.within(queries, radius), expected, strict=True):
             near = [pair for pair in pairs if pair[0] <= radius]
@@ -396,8 +396,11 @@ def test_inconsistent_arguments_are_refused(make_index):
         index.remove(np.array([0.5]))
     with pytest.raises(InputError, match="at least 1 neighbour"):
         index.search(random_codes(1, 16), k=0)
-    with pytest.raises(InputError, match="0 bits or more"):
-        index.within(random_codes(1, 16), radius=-1)
+    for radius in (-1, 17):
+        with pytest.raises(InputError, match="a whole number from 0 to 16"):
+            index.within(random_codes(1, 16), radius)
+    with pytest.raises(InputError, match="at least 1 neighbour"):
+        index.within(random_codes(1, 16), radius=2, k=0)
 
 
 def test_engine_satisfies_the_protocol_and_reports_its_size(make_index, name):

@@ -140,10 +140,9 @@ class MemoryIndex(ClosesOnExit):
             check_k(k)
         if queries.dtype != np.uint8:
             return (table if admitted is None else admitted).within_asymmetric(queries, radius, k)
-        if k is not None:
-            searcher = self.searcher(table) if admitted is None else admitted
-            return searcher.nearest(queries, k).balls(radius)
         searcher = self.radius_searcher(table) if admitted is None else admitted
+        if k is not None:
+            return searcher.nearest(queries, k).balls(radius)
         return searcher.within(queries, radius)
 
     def duplicates(self, radius: int, where: Where | None = None) -> DuplicateGroups:

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int64, Shaped, UInt8
 
 from orbithash.codes import binarize, pack
 from orbithash.errors import InputError, UnknownIdError, UnknownLabelError
-from orbithash.index import Index, Metadata, Where
+from orbithash.index import Index, Metadata, SearchEngine, Where
 from orbithash.index.checks import as_ids
 
 DEFAULT_K = 10
@@ -208,7 +208,7 @@ def differing_bits(left: UInt8[np.ndarray, " bytes"], right: UInt8[np.ndarray, "
     return int(np.bitwise_count(left ^ right).sum())
 
 
-def stored_items(index: Index, ids: Sequence[int]) -> dict[int, StoredItem]:
+def stored_items(index: SearchEngine, ids: Sequence[int]) -> dict[int, StoredItem]:
     """Return items by id; raise for an id that is not stored."""
     if not ids:
         return {}
@@ -217,7 +217,7 @@ def stored_items(index: Index, ids: Sequence[int]) -> dict[int, StoredItem]:
     return dict(zip(ids, stored, strict=True))
 
 
-def still_stored(index: Index, ids: Sequence[int]) -> dict[int, StoredItem]:
+def still_stored(index: SearchEngine, ids: Sequence[int]) -> dict[int, StoredItem]:
     """Return items by id; those removed since they were found are left out."""
     try:
         return stored_items(index, ids)
