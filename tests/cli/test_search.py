@@ -103,7 +103,7 @@ def test_the_table_shows_rank_distance_path_and_labels(folder, capsys, monkeypat
     line = next(line for line in printed.splitlines() if line.strip().startswith("1 "))
     rank, distance, bits, _, path, label = line.split()
     assert (rank, bits) == ("1", "0")
-    assert re.fullmatch(r"\d+\.\d\d", distance)
+    assert re.fullmatch(r"\d+\.\d{3}", distance)
     assert path.startswith(str(folder / "photos" / label))
 
 
@@ -183,7 +183,7 @@ def test_an_empty_radius_says_how_far_the_nearest_is(folder, capsys):
     assert run(["search", str(folder / "birds.orbit"), *arguments]) == 0
     assert capsys.readouterr().out == (
         f"{folder / 'photos' / '0' / '0.png'}: nothing within {nearest - 1} bits; "
-        f"the nearest is {nearest} bits away\n"
+        f"the nearest is {nearest} bit{'s' * (nearest != 1)} away\n"
     )
     assert search(folder, capsys, *arguments)[0]["hits"] == []
 

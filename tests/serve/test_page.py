@@ -88,7 +88,7 @@ def test_dropping_an_image_shows_the_nearest_items(page, index_path):
     assert wait_for_results(page, "code=").count() == N_ITEMS
     first = cards(page).first
     distance = first.locator(".distance").inner_text()
-    assert re.fullmatch(r"\d+\.\d\d", distance)
+    assert re.fullmatch(r"\d+\.\d{3}", distance)
     assert first.locator(".faint").first.inner_text() == "0 bits"
     assert "Distances are asymmetric" in page.inner_text("#legend")
     assert page.locator("#query img").get_attribute("src").startswith("data:image/")
