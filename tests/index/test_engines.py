@@ -200,8 +200,11 @@ def test_the_nearest_codes_within_a_radius_are_cut_at_k(make_index, k):
     for ball, first in zip(
         index.within(codes[:5], 6), index.within(codes[:5], 6, k=k), strict=True
     ):
-        assert first.ids.tolist() == ball.ids[:k].tolist()
         assert first.distances.tolist() == ball.distances[:k].tolist()
+        # Milvus cuts a tie at k as it likes; what is nearer is in order.
+        nearer = first.distances < first.distances[-1]
+        assert first.ids[nearer].tolist() == ball.ids[: nearer.sum()].tolist()
+        assert set(first.ids.tolist()) <= set(ball.ids.tolist())
 
 
 def literal_asymmetric(embeddings, ids, codes):
