@@ -11,6 +11,7 @@ from orbithash.errors import InputError
 from orbithash.hashers import (
     HASHERS,
     BinaryReconstructiveEmbedding,
+    DiscriminantQuantization,
     Hasher,
     IterativeQuantization,
     KernelSupervisedHashing,
@@ -40,6 +41,8 @@ def as_network(hasher: Hasher) -> nn.Module:
     if isinstance(hasher, IterativeQuantization):
         rotated = fitted.pca_.components_.T @ fitted.rotation_
         return Projection(hasher, rotated, offset=fitted.pca_.mean_)
+    if isinstance(hasher, DiscriminantQuantization):
+        return Projection(hasher, fitted.projection_, offset=fitted.mean_)
     if isinstance(hasher, RandomHyperplanes):
         return Projection(hasher, fitted.hyperplanes_, offset=fitted.origin_)
     if isinstance(hasher, MinimalLossHashing | BinaryReconstructiveEmbedding):

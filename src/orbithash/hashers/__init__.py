@@ -2,6 +2,7 @@
 
 from orbithash.hashers.base import Hasher
 from orbithash.hashers.binary_reconstructive import BinaryReconstructiveEmbedding
+from orbithash.hashers.discriminant_quantization import DiscriminantQuantization
 from orbithash.hashers.iterative_quantization import IterativeQuantization
 from orbithash.hashers.kernel_supervised import KernelSupervisedHashing
 from orbithash.hashers.minimal_loss import MinimalLossHashing
@@ -13,6 +14,7 @@ from orbithash.hashers.supervised_discrete import SupervisedDiscreteHashing
 __all__ = [
     "HASHERS",
     "BinaryReconstructiveEmbedding",
+    "DiscriminantQuantization",
     "Hasher",
     "IterativeQuantization",
     "KernelSupervisedHashing",
@@ -32,4 +34,5 @@ HASHERS: dict[str, type[Hasher]] = {
     "mlh": MinimalLossHashing,
     "ksh": KernelSupervisedHashing,
     "sdh": SupervisedDiscreteHashing,
+    "lda-itq": DiscriminantQuantization,
 }
