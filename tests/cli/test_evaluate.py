@@ -263,7 +263,7 @@ def assert_refused(arguments, complaint, capsys):
         ("q.npy codes.npz --bits 20 ALL", "codes.npz has several arrays"),
         (
             "q.npy d.npy --bits 20 --query-labels ql.npy --database-labels names.txt",
-            "two of a kind",
+            "two .npy files or two texts",
         ),
         (
             "q.npy d.npy --bits 20 --query-labels ql.npy --database-labels ql.npy",
