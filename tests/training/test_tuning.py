@@ -122,7 +122,7 @@ def test_a_hasher_searches_by_picture_and_is_exported(photos, tmp_path, method, 
     capsys.readouterr()
     assert run(["search", str(index), query, "-k", "3", "--json"]) == 0
     hits = json.loads(capsys.readouterr().out)[0]["hits"]
-    assert hits[0]["distance"] == 0
+    assert hits[0]["hamming"] == 0
     assert run(["export", str(trained), "--out", str(model)]) == 0
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     encoder = orbithash.load(trained)
