@@ -74,7 +74,7 @@ class NestedLoss(nn.Module):
 def length_weights(lengths: Sequence[int]) -> dict[int, float]:
     """Return the weight of the loss of each length: all have the same.
 
-    Higher weights of short lengths cost more at long ones, see experiments/nested.md.
+    Higher weights of short lengths cost more at long ones, see experiments/nested_weights.md.
 
     >>> length_weights((16, 64))
     {16: 1.0, 64: 1.0}
