@@ -54,7 +54,7 @@ class DiscriminantQuantization(SupervisedHasher):
         rng = check_random_state(self.random_state)
         self.mean_ = X.mean(axis=0)
         scatter = within_class_scatter(X - self.mean_, labels)
-        whitening = whitening_matrix(scatter, self.shrinkage, floor=ROUNDING * X.var())
+        whitening = whitening_matrix(scatter, self.shrinkage, floor=ROUNDING * float(X.var()))
         whitening = whitening.astype(X.dtype)
         whitened = (X - self.mean_) @ whitening
         pca = fit_pca_per_bit(whitened, self.n_bits, rng)
