@@ -1,3 +1,5 @@
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,7 @@ from feature_files import clouds, write_clouds
 from indexed_runs import feature_run, image_run
 from orbithash.cli import run
 from orbithash.data import LabelledFeatures, Split, read_features
+from orbithash.data.transforms import read_view
 from orbithash.evaluation import Scores, encode_split, evaluate_codes, evaluate_rows
 
 N_BITS = 12
@@ -66,8 +69,11 @@ def test_with_a_split_every_query_is_searched_in_the_database(encoder, tmp_path)
     split = (codes[query], codes[database], labels[query], labels[database])
     embeddings = encoder.embed(arrays["features"])[query]
     options = {"n_bits": N_BITS, "query_embeddings": embeddings}
-    reported = evaluate_codes(*split, **options, recall_at=(1, 10), map_at_r=True)
+    features = arrays["features"]
+    teacher = {"query_teacher": features[query], "database_teacher": features[database]}
+    reported = evaluate_codes(*split, **options, **teacher, recall_at=(1, 10), map_at_r=True)
     assert orbithash.evaluate(encoder, file) == reported
+    assert 0 < reported.look < reported.look_asymmetric < 1
     data = read_features(file)
     encoded = encode_split(encoder, data)
     assert evaluate_rows(encoded, data) == evaluate_codes(*split, **options)
@@ -90,6 +96,32 @@ def test_images_are_scored_without_those_that_cannot_be_read(tmp_path):
         n_bits=encoder.n_bits,
     )
     assert scores.map == pytest.approx(expected.map)
+
+
+def test_the_look_of_images_is_that_of_the_backbones_features(tmp_path):
+    images = coloured(tmp_path / "photos")
+    images.file(int(images.split.query[0])).write_text("no image")
+    encoder = orbithash.load(image_run(tmp_path / "run"))
+    scores = orbithash.evaluate(encoder, images)
+    query, database = images.split.query[1:], images.split.database
+    pixels = {
+        row: read_view(images.file(int(row)), **asdict(encoder.view)) for row in (*query, *database)
+    }
+    with torch.inference_mode():
+        features = {
+            row: encoder.backbone(torch.tensor(each).permute(2, 0, 1)[None].float())[0].numpy()
+            for row, each in pixels.items()
+        }
+    codes = {row: encoder.encode([images.file(int(row))])[0] for row in pixels}
+    expected = evaluate_codes(
+        *(np.stack([codes[row] for row in rows]) for rows in (query, database)),
+        *(images.labels[rows] for rows in (query, database)),
+        n_bits=encoder.n_bits,
+        query_teacher=np.stack([features[row] for row in query]),
+        database_teacher=np.stack([features[row] for row in database]),
+    )
+    assert scores.look == pytest.approx(expected.look)
+    assert scores.distinct_codes == expected.distinct_codes
 
 
 def test_a_dataset_has_no_split(tmp_path):

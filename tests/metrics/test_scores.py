@@ -29,6 +29,9 @@ SCORES = Scores(
     nothing_found_at={5: 0.25},
     map_at_r=0.35,
     recall_at={1: 0.5, 10: 0.75},
+    look=0.3,
+    look_asymmetric=0.4,
+    distinct_codes=90,
     average_precision=np.array([0.1, np.nan, 0.5]),
 )
 
@@ -47,16 +50,23 @@ def test_scores_of_earlier_versions_are_read_without_those_of_classes():
 
 def test_scores_of_earlier_versions_are_read_without_later_scores():
     values = json.loads(SCORES.to_json())
-    for name in ("nothing_found_at", "map_at_r", "recall_at"):
+    later = ("look", "look_asymmetric", "distinct_codes")
+    for name in ("nothing_found_at", "map_at_r", "recall_at", *later):
         del values[name]
     for name in ("precision_or_zero", "empty"):
         del values["precision_recall"][name]
     again = Scores.from_json(json.dumps(values))
     assert (again.map, again.ndcg) == (SCORES.map, SCORES.ndcg)
     assert (again.map_at_r, again.recall_at, again.nothing_found_at) == (None, {}, {})
+    assert (again.look, again.look_asymmetric, again.distinct_codes) == (None, None, None)
     assert again.precision_recall.recall.tolist() == [0.0, 0.1, 1.0]
     assert again.precision_recall.empty.size == 0
     assert Scores.from_json(again.to_json()) == again
+
+
+def test_scores_of_groups_of_queries_are_read_as_they_were_written():
+    scores = dataclasses.replace(SCORES, transfer={"unseen in all": SCORES}, prefixes={2: SCORES})
+    assert Scores.from_json(scores.to_json()) == scores
 
 
 def test_nan_is_written_as_null():

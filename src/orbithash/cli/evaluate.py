@@ -157,7 +157,7 @@ def score_run(
             notes.append(trained_warning(run, record.init, trained, len(data.split.query)))
             print(f"orbithash: {notes[0]}", file=sys.stderr)
         with progress_bar(console) as report:
-            encoded = encode_split(encoder, data, progress=report)
+            encoded = encode_split(encoder, data, progress=report, keep_features=True)
         scores = evaluate_rows(encoded, data, prefixes=encoder.nested, **REPORTED, **options)
         if folder:
             write_unreadable(encoded.unreadable, folder / UNREADABLE)

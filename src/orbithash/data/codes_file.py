@@ -47,7 +47,8 @@ class LabelledCodes:
     split: Split  # every row trains; without queries, each row is one, against all others
     paths: tuple[str, ...] | None = None
     classes: tuple[str, ...] | None = None
-    embeddings: None = None  # which encoded images have
+    embeddings: None = None  # which encoded images have, as are features
+    features: None = None
 
     def __len__(self) -> int:
         return len(self.codes)

@@ -29,6 +29,8 @@ class Encoded:
     rows: Int64[np.ndarray, " n"]
     embeddings: Float[np.ndarray, "n bits"]
     unreadable: dict[str, str]  # reason by path
+    # That the embeddings were computed from: of the backbone, or given; None if not asked for.
+    features: Float[np.ndarray, "n *shape"] | None = None
 
     @property
     def n_bits(self) -> int:
@@ -113,8 +115,10 @@ class Encoder(Protocol):
         data: Data,
         batches: Sequence[Int64[np.ndarray, " _"]],
         progress: Progress = no_progress,
+        *,
+        keep_features: bool = False,
     ) -> Iterator[Encoded]:
-        """Embed each batch of rows of a source, one after the other."""
+        """Embed each batch of rows of a source, one after the other, and keep the features too."""
 
     def embed_queries(
         self, items: Sequence[Any], on_unreadable: OnUnreadable | None = None

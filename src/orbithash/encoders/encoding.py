@@ -28,11 +28,12 @@ def encode_source(
     *,
     rows: Int64[np.ndarray, " wanted"] | None = None,
     progress: Progress = no_progress,
+    keep_features: bool = False,
 ) -> Encoded:
     """Encode these rows of a source, or all; unreadable images are left out and listed."""
     if rows is None:
         rows = np.arange(len(data))
-    (encoded,) = encoder.embed_batches(data, [rows], progress)
+    (encoded,) = encoder.embed_batches(data, [rows], progress, keep_features=keep_features)
     return encoded
 
 

@@ -86,13 +86,16 @@ class FeatureEncoder:
         data: Data,
         batches: Sequence[Int64[np.ndarray, " _"]],
         progress: Progress = no_progress,
+        *,
+        keep_features: bool = False,
     ) -> Iterator[Encoded]:
         """Embed each batch of rows of the features."""
         check_encodes(self, data)
         assert isinstance(data, LabelledFeatures | Vectors)
         done, total = 0, sum(map(len, batches))
         for rows in batches:
-            yield Encoded(rows, self.embed(data.features[rows]), {})
+            features = data.features[rows]
+            yield Encoded(rows, self.embed(features), {}, features if keep_features else None)
             done += len(rows)
             progress(done, total)
 

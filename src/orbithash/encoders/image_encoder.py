@@ -114,7 +114,7 @@ class ImageEncoder:
                             raise
                         on_unreadable(error)
                 if views:
-                    parts.append(run(np.stack(views)))
+                    parts.append(self.head.embed(run(np.stack(views))))
         return readable, np.concatenate(parts)
 
     def encode(self, images: Sequence[Any]) -> UInt8[np.ndarray, "n bytes"]:
@@ -129,6 +129,8 @@ class ImageEncoder:
         data: Data,
         batches: Sequence[Int64[np.ndarray, " _"]],
         progress: Progress = no_progress,
+        *,
+        keep_features: bool = False,
     ) -> Iterator[Encoded]:
         """Embed each batch of rows of the images; files are read ahead by threads."""
         check_encodes(self, data)
@@ -143,6 +145,7 @@ class ImageEncoder:
                     rows,
                     run=run,
                     progress=lambda done, _, before=before: progress(before + done, total),  # type: ignore[misc]
+                    keep_features=keep_features,
                 )
                 before += len(rows)
 
@@ -154,35 +157,47 @@ class ImageEncoder:
         run: Runtime | None = None,
         progress: Progress = no_progress,
         batch_size: int | None = None,
+        keep_features: bool = False,
     ) -> Encoded:
         """Embed some rows of the images, by torch unless a runtime is given, 32 at a time."""
         if run is None:
             with self.running("torch") as torch_runtime:
                 return self.embed_rows(
-                    images, rows, run=torch_runtime, progress=progress, batch_size=batch_size
+                    images,
+                    rows,
+                    run=torch_runtime,
+                    progress=progress,
+                    batch_size=batch_size,
+                    keep_features=keep_features,
                 )
         view = asdict(self.view)
         batch_size = batch_size or BATCH
         starts = range(0, len(rows), batch_size)
         sizes = [min(batch_size, len(rows) - start) for start in starts]
         parts = [np.empty((0, self.n_bits), np.float32)]
+        features = [np.empty((0, self.n_features), np.float32)]
         readable: list[bool] = []
         reasons: list[str] = []
         for part in read_through_network(
             (int(row) for row in rows),
             partial(read_row, images=images, view=view),
             run,
-            n_features=self.n_bits,
+            n_features=self.n_features,
             batch_sizes=sizes,
         ):
-            parts.append(part.features)
+            if len(part.features):
+                parts.append(self.head.embed(part.features))
+                features += [part.features] if keep_features else []
             readable.extend(part.readable.tolist())
             reasons.extend(part.reasons)
             progress(len(readable), len(rows))
         mask = np.array(readable, dtype=bool)
         unreadable = [images.paths[row] for row in rows[~mask]]
         return Encoded(
-            rows[mask], np.concatenate(parts), dict(zip(unreadable, reasons, strict=True))
+            rows[mask],
+            np.concatenate(parts),
+            dict(zip(unreadable, reasons, strict=True)),
+            np.concatenate(features) if keep_features else None,
         )
 
     def embed_queries(
@@ -236,11 +251,10 @@ class ImageEncoder:
 
     @contextmanager
     def running(self, runtime: str) -> Iterator[Runtime]:
-        """Yield a function from pixels to embeddings; the training mode is restored afterwards."""
+        """Yield a function from pixels to features; the training mode is restored afterwards."""
         was_training = self.backbone.training
         try:
-            features = run_by(runtime, self.backbone, side=self.view.crop)
-            yield lambda pixels: self.head.embed(features(pixels))
+            yield run_by(runtime, self.backbone, side=self.view.crop)
         finally:
             self.backbone.train(was_training)
 

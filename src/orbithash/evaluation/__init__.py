@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Int64
 
+from orbithash.metrics.look import mean_look, nearest_by_cosine
 from orbithash.metrics.scores import Scores
 from orbithash.metrics.scoring import RECALL_AT, evaluate_codes
 
@@ -45,16 +46,17 @@ def evaluate(
     """Search for every query in the database, and score the rankings.
 
     A source without a split is scored row by row: each is a query against all others. Of nested
-    codes, the first bits are scored too, as `prefixes` of the scores. Unreadable images are left
-    out. A progress bar is shown by default in a terminal. `options` are those of `evaluate_codes`,
-    such as `ties` and `map_at`.
+    codes, the first bits are scored too, as `prefixes` of the scores. The `look` of the codes is
+    scored by the features that the encoder gets, or that its backbone gives. Unreadable images are
+    left out. A progress bar is shown by default in a terminal. `options` are those of
+    `evaluate_codes`, such as `ties` and `map_at`.
     """
     from orbithash.data import open_source
     from orbithash.encoders.progress import reporting
 
     data = open_source(source)
     with reporting(progress) as report:
-        encoded = encode_split(encoder, data, progress=report)
+        encoded = encode_split(encoder, data, progress=report, keep_features=True)
     return evaluate_rows(encoded, data, prefixes=encoder.nested, **(REPORTED | options))
 
 
@@ -75,13 +77,14 @@ def encode_split(
     data: "ImageSource | LabelledFeatures",
     *,
     progress: "Progress" = lambda done, total: None,
+    keep_features: bool = False,
 ) -> "Encoded":
     """Encode the queries and the database of the split, each row once; without one, all rows."""
     from orbithash.encoders import encode_source
 
     split = data.split
     rows = np.union1d(split.query, split.database) if split.has_queries else np.arange(len(data))
-    return encode_source(encoder, data, rows=rows, progress=progress)
+    return encode_source(encoder, data, rows=rows, progress=progress, keep_features=keep_features)
 
 
 def evaluate_rows(
@@ -93,15 +96,25 @@ def evaluate_rows(
 ) -> Scores:
     """Score the codes of rows: every query of the split against its whole database.
 
-    With `prefixes`, codes of the first bits alone are scored too. `options` are those of
-    `evaluate_codes`.
+    With `prefixes`, codes of the first bits alone are scored too. If features were kept, they are
+    the teacher of the look. `options` are those of `evaluate_codes`.
     """
     split = data.split
     if both := len(np.intersect1d(split.query, split.database)):
         logger.warning("%d queries are also in the database and find themselves first", both)
-    scores = score_rows(encoded, data, **options)
-    of_prefixes = {n: score_rows(encoded.prefix(n), data, **options) for n in prefixes}
-    return replace(scores, prefixes=of_prefixes)
+    lengths = {n: encoded.prefix(n) for n in prefixes} | {encoded.n_bits: encoded}
+    scores = {n: score_rows(codes, data, **options) for n, codes in lengths.items()}
+    if encoded.features is not None:
+        query, database = query_and_database(encoded, data)
+        own = None if split.has_queries else query
+        features = encoded.features
+        nearest = nearest_by_cosine(features[query], features[database], own=own)
+        for n, of_length in lengths.items():
+            codes, embeddings = of_length.codes, of_length.embeddings[query]
+            look = mean_look(codes[query], codes[database], nearest, embeddings, own)
+            scores[n] = replace(scores[n], look=look[0], look_asymmetric=look[1])
+    of_code = scores.pop(encoded.n_bits)
+    return replace(of_code, prefixes=scores)
 
 
 def score_rows(

@@ -19,12 +19,12 @@ def asymmetric_average_precision(
     query_labels: Shaped[np.ndarray, "queries *classes"],
     database_labels: Shaped[np.ndarray, "database *classes"],
     *,
-    leave_one_out: bool = False,
+    own: Int64[np.ndarray, " queries"] | None = None,
 ) -> Float64[np.ndarray, " queries"]:
     """Return the AP of each query, as the mean over all orders of the ties.
 
-    A query without relevant items has AP NaN. With `leave_one_out`, the database is the queries'
-    own codes, and no item is in its own ranking.
+    A query without relevant items has AP NaN. With `own`, the position of each query in the
+    database, no query finds itself.
 
     >>> database = np.array([[0b10000000], [0b01000000]], dtype=np.uint8)  # Hamming distance 1
     >>> query = np.array([[0.1, 0.4, 0.0, 0.0]])  # its second bit is less certain
@@ -39,13 +39,13 @@ def asymmetric_average_precision(
         is_relevant = related(query_labels[chunk], groups.labels)[:, groups.group]
         keys = ranking_keys(queries[chunk], words)
         keys += is_relevant
-        if leave_one_out:
-            own = np.arange(len(keys))
-            keys[own, own + start], is_relevant[own, own + start] = LAST, False
+        if own is not None:
+            itself = np.arange(len(keys)), own[chunk]
+            keys[itself], is_relevant[itself] = LAST, False
         keys.sort(axis=1)
         n_relevant = is_relevant.sum(axis=1)
         sums = expected_precision_sums(
-            np.ascontiguousarray(keys[:, : keys.shape[1] - leave_one_out])
+            np.ascontiguousarray(keys[:, : keys.shape[1] - (own is not None)])
         )
         average_precision[chunk] = np.where(n_relevant, sums / np.maximum(n_relevant, 1), np.nan)
     return average_precision

@@ -62,6 +62,14 @@ class Scores:
     map_at_r: float | None = None  # MAP@R, R being the number of the query's relevant items
     # Share of queries with a relevant item among the first N, mean over all orders of the ties.
     recall_at: dict[int, float] = field(default_factory=dict)
+    # Of the ten database items nearest by a teacher's features, the share that is among the ten
+    # nearest by code, and by asymmetric distance: the mean over all queries. None without features.
+    look: float | None = None
+    look_asymmetric: float | None = None
+    distinct_codes: int | None = None  # in the database
+    # Of a run that held out classes: the scores of queries of seen and of unseen classes, such as
+    # "unseen in all".
+    transfer: dict[str, "Scores"] = field(default_factory=dict)
     # Of nested codes: the scores of the first bits alone, by their number.
     prefixes: dict[int, "Scores"] = field(default_factory=dict)
     # One per query, NaN for those without relevant items; not in the JSON.
@@ -75,14 +83,16 @@ class Scores:
 
     def values(self) -> dict[str, Any]:
         """Return the content of the JSON."""
-        values = asdict(replace(self, prefixes={}))
-        del values["average_precision"], values["prefixes"]
+        values = asdict(replace(self, prefixes={}, transfer={}))
+        del values["average_precision"], values["prefixes"], values["transfer"]
         values["precision_recall"] = {
             name: [None if np.isnan(value) else value for value in array.tolist()]
             for name, array in values["precision_recall"].items()
         }
         if self.prefixes:
             values["prefixes"] = {str(n): scores.values() for n, scores in self.prefixes.items()}
+        if self.transfer:
+            values["transfer"] = {name: each.values() for name, each in self.transfer.items()}
         return values
 
     @staticmethod
@@ -109,9 +119,13 @@ def read_field(name: str, values: dict[str, Any]) -> Any:
             return {str(label): float(score) for label, score in values.get(name, {}).items()}
         case "nothing_found_at" | "recall_at":
             return by_cutoff(values.get(name, {}))
-        case "map_at_r" | "map_asymmetric":
+        case "map_at_r" | "map_asymmetric" | "look" | "look_asymmetric":
             value = values.get(name)
             return None if value is None else float(value)
+        case "distinct_codes":
+            return values.get(name)
+        case "transfer":  # only of a run that held out classes
+            return {group: read_scores(scores) for group, scores in values.get(name, {}).items()}
         case "prefixes":  # only of nested codes
             return {int(n): read_scores(scores) for n, scores in values.get(name, {}).items()}
     value = values[name]

@@ -14,6 +14,8 @@ from orbithash.kernels.histograms import graded_histograms
 from orbithash.kernels.plain_search import as_words
 from orbithash.kernels.stable_order import sorted_precision_sums, stable_precision_sums
 from orbithash.metrics.asymmetric import asymmetric_average_precision
+from orbithash.metrics.look import count_distinct, mean_look, nearest_by_cosine
+from orbithash.metrics.means import RunningMeans, mean_by_class
 from orbithash.metrics.ndcg import expected_ndcg
 from orbithash.metrics.precision import (
     counts_before,
@@ -59,8 +61,10 @@ def evaluate_codes(
     precision_at: Sequence[int] = PRECISION_AT,
     recall_at: Sequence[int] = (),
     map_at_r: bool = False,
-    leave_one_out: bool = False,
+    leave_one_out: bool | ArrayLike = False,
     query_embeddings: ArrayLike | None = None,
+    query_teacher: ArrayLike | None = None,
+    database_teacher: ArrayLike | None = None,
 ) -> Scores:
     """Rank the database by Hamming distance for each query, and score the ranking.
 
@@ -75,8 +79,12 @@ def evaluate_codes(
         map_at_r: also MAP@R, that is MAP over the first R items, R being the number of relevant
             ones (Musgrave et al., "A Metric Learning Reality Check", 2020).
         leave_one_out: Queries and database are the same items, and no item is in its own ranking.
+            If the queries are only some of the items, their positions in the database.
         query_embeddings: the embeddings of the query codes; they add `map_asymmetric`, the MAP of
             ranking the database by its asymmetric distance to them.
+        query_teacher: features of the queries, as of a network; with those of the database, they
+            add `look`, and with embeddings `look_asymmetric`.
+        database_teacher: features of the database, of the same network.
 
     Two items are at distance 1 from the query, in either order, and one of them is relevant:
 
@@ -89,21 +97,21 @@ def evaluate_codes(
     check_options(ties, map_at=map_at, precision_at=precision_at, recall_at=recall_at)
     query_codes = as_codes(query_codes, n_bits, "query")
     database_codes = as_codes(database_codes, n_bits, "database")
-    if leave_one_out and not np.array_equal(query_codes, database_codes):
-        raise InputError("got leave_one_out with different queries and database; give the same")
     for name, codes in (("query", query_codes), ("database", database_codes)):
         if not len(codes):
             raise InputError(
                 f"got no {name} codes; scores need at least one: check the split they come from"
             )
+    own = positions_of_queries(leave_one_out, query_codes, database_codes)
     query_labels = check_labels(np.asarray(query_labels), len(query_codes), "query")
     database_labels = check_labels(np.asarray(database_labels), len(database_codes), "database")
     check_same_kind(query_labels, database_labels)
+    check_teacher(query_teacher, database_teacher, len(query_codes), len(database_codes))
     embeddings = None
     if query_embeddings is not None:
         embeddings = checked_embeddings(query_embeddings, query_codes, n_bits)
 
-    n_database = len(database_codes) - leave_one_out
+    n_database = len(database_codes) - (own is not None)
     wanted = Wanted(
         ties=ties,
         map_at=distinct(map_at),
@@ -118,7 +126,7 @@ def evaluate_codes(
         group_by_labels(database_labels),
         wanted,
         n_bits=n_bits,
-        leave_one_out=leave_one_out,
+        own=own,
     )
     n_scored = int(np.count_nonzero(~np.isnan(average_precision)))
     if not n_scored:
@@ -133,9 +141,13 @@ def evaluate_codes(
             database_codes,
             query_labels,
             database_labels,
-            leave_one_out=leave_one_out,
+            own=own,
         )
         map_asymmetric = float(np.nanmean(by_embedding))
+    look = look_asymmetric = None
+    if query_teacher is not None and database_teacher is not None:
+        nearest = nearest_by_cosine(query_teacher, database_teacher, own=own)
+        look, look_asymmetric = mean_look(query_codes, database_codes, nearest, embeddings, own)
     low, high = float(means["pessimistic"]), float(means["optimistic"])
     return Scores(
         map=min(max(float(means["map"]), low), high),  # rounding must not leave the bounds
@@ -160,8 +172,43 @@ def evaluate_codes(
         nothing_found_at=means.by_cutoff("nothing_found_at", wanted.map_at),
         map_at_r=float(means["map_at_r"]) if map_at_r else None,
         recall_at=means.by_cutoff("recall_at", wanted.recall_at),
+        look=look,
+        look_asymmetric=look_asymmetric,
+        distinct_codes=count_distinct(database_codes),
         average_precision=average_precision,
     )
+
+
+def positions_of_queries(
+    leave_one_out: bool | ArrayLike,
+    query_codes: UInt8[np.ndarray, "queries bytes"],
+    database_codes: UInt8[np.ndarray, "database bytes"],
+) -> Int64[np.ndarray, " queries"] | None:
+    """Return where each query is in the database; None if no item is left out."""
+    if leave_one_out is False:
+        return None
+    everything = np.arange(len(database_codes))
+    own = everything if leave_one_out is True else np.asarray(leave_one_out, dtype=np.int64)
+    in_database = np.isin(own, everything).all()
+    if not in_database or not np.array_equal(query_codes, database_codes[own]):
+        raise InputError("got leave_one_out with different queries and database; give the same")
+    return own
+
+
+def check_teacher(
+    query_teacher: ArrayLike | None, database_teacher: ArrayLike | None, n: int, n_database: int
+) -> None:
+    """Raise unless there are features of all queries and all of the database, or of none."""
+    if query_teacher is None and database_teacher is None:
+        return
+    if query_teacher is None or database_teacher is None:
+        raise InputError("got teacher features of queries or database alone; give both or neither")
+    found = len(np.asarray(query_teacher)), len(np.asarray(database_teacher))
+    if found != (n, n_database):
+        raise InputError(
+            f"got teacher features of {found[0]} queries and {found[1]} database items for codes "
+            f"of {n} and {n_database}; pass one row of features per code"
+        )
 
 
 def checked_embeddings(
@@ -197,8 +244,8 @@ def query_means(
     wanted: Wanted,
     *,
     n_bits: int,
-    leave_one_out: bool = False,
-) -> tuple["RunningMeans", Float[np.ndarray, " queries"]]:
+    own: Int64[np.ndarray, " queries"] | None = None,
+) -> tuple[RunningMeans, Float[np.ndarray, " queries"]]:
     """Return the means over the queries that have relevant items, and the AP of each query."""
     by_group = np.ascontiguousarray(database[:, groups.order])
     means, average_precision = RunningMeans(), np.full(len(query_labels), np.nan)
@@ -211,14 +258,14 @@ def query_means(
         chunk, grades = chunk[has_relevant], grades[has_relevant]
         words = np.ascontiguousarray(queries[:, chunk])
         items, by_grade = graded_histograms(words, by_group, groups.starts, grades, n_bits)
-        if leave_one_out:
+        if own is not None:
             remove_self(items, by_grade, query_labels[chunk])
             kept = by_grade.any(axis=(1, 2))
             items, by_grade, chunk, grades = items[kept], by_grade[kept], chunk[kept], grades[kept]
         values = histogram_scores(items, by_grade, wanted)
         if wanted.ties in IN_ORDER or wanted.map_at:
             words = np.ascontiguousarray(queries[:, chunk])
-            left_out = chunk if leave_one_out else np.full(len(chunk), -1)
+            left_out = np.full(len(chunk), -1) if own is None else own[chunk]
             relevant = by_grade.sum(axis=1)
             values |= scores_in_order(
                 words, database, groups, grades, items, relevant, left_out, wanted
@@ -226,28 +273,6 @@ def query_means(
         means.add(values)
         average_precision[chunk] = values["map"]
     return means, average_precision
-
-
-def mean_by_class(
-    values: Float[np.ndarray, " queries"], labels: Shaped[np.ndarray, "queries *classes"]
-) -> dict[str, float]:
-    """Return the mean over the queries of each class, by its number; NaN is left out.
-
-    A query with several labels counts for each of them.
-
-    >>> mean_by_class(np.array([1.0, 0.5, np.nan]), np.array([7, 7, 9]))
-    {'7': 0.75}
-    """
-    is_scored = ~np.isnan(values)
-    values, labels = values[is_scored], labels[is_scored]
-    if labels.ndim == 2:
-        query, numbers = np.nonzero(labels)
-        values = values[query]
-    else:
-        numbers = labels
-    classes, positions, counts = np.unique(numbers, return_inverse=True, return_counts=True)
-    means = np.bincount(positions, values, minlength=len(classes)) / counts
-    return {str(label): mean for label, mean in zip(classes.tolist(), means.tolist(), strict=True)}
 
 
 def remove_self(
@@ -355,35 +380,3 @@ def distinct(cutoffs: Iterable[int]) -> tuple[int, ...]:
     (10, 1)
     """
     return tuple(dict.fromkeys(map(int, cutoffs)))
-
-
-class RunningMeans:
-    """Running means by name, of one value or one curve per query; NaN is left out.
-
-    >>> means = RunningMeans()
-    >>> means.add({"precision": np.array([[np.nan, 1.0], [0.5, 0.0]])})
-    >>> means["precision"]
-    array([0.5, 0.5])
-    """
-
-    def __init__(self) -> None:
-        self._sums: dict[Any, Any] = {}
-        self._counts: dict[Any, Any] = {}
-
-    def add(self, values: dict[Any, Float[np.ndarray, "queries ..."]]) -> None:
-        for name, value in values.items():
-            self._sums[name] = self._sums.get(name, 0) + np.nansum(value, axis=0)
-            self._counts[name] = self._counts.get(name, 0) + (~np.isnan(value)).sum(axis=0)
-
-    def sum_of(self, name: Any) -> Any:
-        return self._sums[name]
-
-    def count_of(self, name: Any) -> Any:
-        return self._counts[name]
-
-    def by_cutoff(self, name: str, cutoffs: Iterable[int]) -> dict[int, float]:
-        return {n: float(self[name, n]) for n in cutoffs}
-
-    def __getitem__(self, name: Any) -> Any:
-        with np.errstate(invalid="ignore"):
-            return self._sums[name] / self._counts[name]
