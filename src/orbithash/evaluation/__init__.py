@@ -110,8 +110,9 @@ def evaluate_rows(
         features = encoded.features
         nearest = nearest_by_cosine(features[query], features[database], own=own)
         for n, of_length in lengths.items():
-            codes, embeddings = of_length.codes, of_length.embeddings[query]
-            look = mean_look(codes[query], codes[database], nearest, embeddings, own)
+            codes, embeddings = of_length.codes, of_length.embeddings
+            assert embeddings is not None
+            look = mean_look(codes[query], codes[database], nearest, embeddings[query], own)
             scores[n] = replace(scores[n], look=look[0], look_asymmetric=look[1])
     of_code = scores.pop(encoded.n_bits)
     return replace(of_code, prefixes=scores)

@@ -142,7 +142,7 @@ def ranking_keys(
     cosines: Float64[np.ndarray, "queries items"], first: int
 ) -> Int64[np.ndarray, "queries items"]:
     """Return numbers that sort by falling cosine, then by position, which is in the lowest bits."""
-    keys = np.rint((1 - cosines) * GRID).astype(np.int64)
+    keys: np.ndarray = np.rint((1 - cosines) * GRID).astype(np.int64)
     np.maximum(keys, 0, out=keys)  # a cosine may exceed 1 by a rounding error
     keys <<= INDEX_BITS
     keys += np.arange(first, first + keys.shape[1])
@@ -153,7 +153,7 @@ def unit_vectors(
     features: Shaped[np.ndarray, "n d"], mean: Float64[np.ndarray, " d"]
 ) -> Float64[np.ndarray, "n d"]:
     """Return the directions of features from the mean; 0 for those that equal it."""
-    centred = features - mean
+    centred: np.ndarray = features - mean
     lengths = np.linalg.norm(centred, axis=1, keepdims=True)
     centred /= np.where(lengths > 0, lengths, 1)
     return centred
