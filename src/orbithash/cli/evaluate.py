@@ -3,16 +3,19 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from orbithash.cli.options import Device, print_unreadable
+from orbithash.cli.score_table import (
+    as_table,
+    as_table_of_lengths,
+    as_table_of_transfer,
+    score_lines,
+)
 from orbithash.errors import InputError
 from orbithash.files import output_folder
 
@@ -26,8 +29,6 @@ SCORES, REPORT = "scores.json", "report.html"
 PRECISION_RECALL, PRECISION_AT = "precision_recall.svg", "precision_at.svg"
 UNREADABLE = "unreadable.txt"
 CONTENTS = frozenset({SCORES, REPORT, PRECISION_RECALL, PRECISION_AT, UNREADABLE})
-SHOWN = (1, 10, 100, 1000)  # the N of precision@N in the table; the JSON has more
-RADIUS = 2  # of the precision in the table; the JSON has all
 
 OF_ARRAYS = "Codes in .npy files"
 
@@ -99,8 +100,10 @@ def evaluate_command(
     --database-labels d.npy
 
     Every query of the split is searched in the database of the split; without a split, each row is
-    a query against all others. Nested codes are scored at each of their lengths. Unreadable images
-    are left out and listed in the report.
+    a query against all others. The table has up to three scores: MAP by class, look (whether codes
+    keep which images look alike; not of bare codes), and of a run with --hold-out-classes the MAP
+    of classes that were not trained on. Nested codes are scored at each of their lengths.
+    Unreadable images are left out and listed in the report.
     """
     from orbithash.metrics.scoring import check_options
 
@@ -146,7 +149,7 @@ def score_run(
         from orbithash.encoders.encoding import write_unreadable
         from orbithash.encoders.progress import progress_bar
         from orbithash.encoders.runs.run_folder import trained_queries
-        from orbithash.evaluation import REPORTED, encode_split, evaluate_rows
+        from orbithash.evaluation import REPORTED, encode_split, evaluate_rows, held_out_classes
 
         record = read_record(run)
         encoder = load(run, device=device)
@@ -158,7 +161,10 @@ def score_run(
             print(f"orbithash: {notes[0]}", file=sys.stderr)
         with progress_bar(console) as report:
             encoded = encode_split(encoder, data, progress=report, keep_features=True)
-        scores = evaluate_rows(encoded, data, prefixes=encoder.nested, **REPORTED, **options)
+        unseen = held_out_classes(encoder)
+        scores = evaluate_rows(
+            encoded, data, prefixes=encoder.nested, unseen=unseen, **REPORTED, **options
+        )
         if folder:
             write_unreadable(encoded.unreadable, folder / UNREADABLE)
             notes += left_out(scores, len(encoded.unreadable))
@@ -166,6 +172,8 @@ def score_run(
     if scores.prefixes:
         console.print(as_table_of_lengths(record.method, scores))
     console.print(as_table(record.method, scores))
+    if scores.transfer:
+        console.print(as_table_of_transfer(scores, record.held_out_classes))
     if out:
         print_unreadable(console, len(encoded.unreadable), out / UNREADABLE)
         print_places(console, out)
@@ -288,69 +296,3 @@ def print_places(console: Console, out: Path) -> None:
     print(f"  {out}")
     console.print("Classes, confusions and the worst queries, in a browser:", style="bold")
     print(f"  open {out / REPORT}")
-
-
-def as_table(name: str, scores: "Scores") -> Table:
-    table = Table(title=f"{name}, {scores.n_bits} bits", title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("score")
-    table.add_column("value", justify="right")
-    table.add_column("", style="dim")
-    for row in score_lines(scores):
-        table.add_row(*row)
-    return table
-
-
-def score_lines(scores: "Scores") -> list[tuple[str, str, str]]:
-    """Return a name, a value and a remark for each score."""
-    lowest, highest = scores.map_bounds
-    order = "" if scores.ties == "expected" else f"{scores.ties}; "
-    rows = [("MAP", f"{scores.map:.4f}", f"{order}ties: {lowest:.4f} … {highest:.4f}")]
-    if scores.map_asymmetric is not None:
-        value = f"{scores.map_asymmetric:.4f}"
-        rows.append(("MAP asymmetric", value, "float queries, stored bits"))
-    for n, by_minimum in scores.map_at.items():
-        rows.append((f"MAP@{n}", f"{by_minimum:.4f}", f"divided by min({n}, relevant)"))
-        nothing = scores.nothing_found_at.get(n, 0)
-        remark = f"; {nothing:.1%} find none" if nothing else ""
-        rows.append(("", f"{scores.map_at_found[n]:.4f}", f"divided by the relevant found{remark}"))
-    if scores.map_at_r is not None:
-        rows.append(("MAP@R", f"{scores.map_at_r:.4f}", ""))
-    rows.append(("NDCG", f"{scores.ndcg:.4f}", ""))
-    for n, share in scores.recall_at.items():
-        rows.append((f"recall@{n}", f"{share:.4f}", "queries that find a match"))
-    for n, precision in scores.precision_at.items():
-        if n in SHOWN:
-            rows.append((f"precision@{n}", f"{precision:.4f}", ""))
-    rows += radius_rows(scores)
-    without = scores.queries_without_relevant
-    rows.append(("queries", f"{scores.queries}", f"{without} without a match" if without else ""))
-    rows.append(("database", f"{scores.database}", ""))
-    return rows
-
-
-def radius_rows(scores: "Scores") -> list[tuple[str, str, str]]:
-    """Return the precision within the radius: of one value, if no query's ball is empty."""
-    by_radius, name = scores.precision_recall, f"precision, radius {RADIUS}"
-    precision, or_zero = by_radius.precision[RADIUS], by_radius.precision_or_zero[RADIUS]
-    if not (empty := by_radius.empty[RADIUS]):
-        return [(name, f"{precision:.4f}", "")]
-    shown = "–" if isnan(precision) else f"{precision:.4f}"
-    return [
-        (name, shown, f"without the {empty:.1%} of queries with none"),
-        ("", f"{or_zero:.4f}", "with these as 0"),
-    ]
-
-
-def as_table_of_lengths(method: str, scores: "Scores") -> Table:
-    """The scores of nested codes, with a row for each length."""
-    title = f"{method}, nested codes: {scores.queries} queries, {scores.database} in the database"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    shown = [n for n in SHOWN if n in scores.precision_at]
-    for name in ("bits", "MAP", "ties", "asymmetric", *(f"precision@{n}" for n in shown)):
-        table.add_column(name, justify="right", style="dim" if name == "ties" else None)
-    for n_bits, of_length in {**scores.prefixes, scores.n_bits: scores}.items():
-        lowest, highest = of_length.map_bounds
-        ties = f"{lowest:.4f} … {highest:.4f}"
-        others = (of_length.map_asymmetric, *(of_length.precision_at[n] for n in shown))
-        table.add_row(f"{n_bits}", f"{of_length.map:.4f}", ties, *(f"{x:.4f}" for x in others))
-    return table

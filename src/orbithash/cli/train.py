@@ -65,6 +65,15 @@ def train_command(
             rich_help_panel=METHOD,
         ),
     ] = None,
+    hold_out_classes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHARE|NAMES",
+            help="Classes whose images do not train: a share such as 0.5, drawn by --seed, or "
+            "names separated by commas. evaluate then scores seen and unseen classes apart.",
+            rich_help_panel=METHOD,
+        ),
+    ] = None,
     memory: Annotated[
         int | None,
         typer.Option(
@@ -218,6 +227,7 @@ def train_command(
             method=method,
             options=method_options(option or [], margin),
             nested=() if nested is None else code_lengths(nested, "--nested"),
+            hold_out_classes=None if hold_out_classes is None else share_or_names(hold_out_classes),
             backbone=backbone,
             weights=weights,
             out=out,
@@ -300,6 +310,20 @@ def method_options(pairs: list[str], margin: float | None = None) -> dict[str, A
         except ValueError:
             options[name] = value
     return options if margin is None else {**options, "margin": margin}
+
+
+def share_or_names(text: str) -> float | list[str]:
+    """Parse --hold-out-classes: a number with a point is a share.
+
+    >>> share_or_names("0.5"), share_or_names("wren, gull"), share_or_names("3")
+    (0.5, ['wren', 'gull'], ['3'])
+    """
+    try:
+        if "." in text:
+            return float(text)
+    except ValueError:  # names may have points, such as 195.Carolina_Wren
+        pass
+    return [name.strip() for name in text.split(",")]
 
 
 def is_other_process() -> bool:

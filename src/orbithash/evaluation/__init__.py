@@ -1,14 +1,17 @@
 """How good codes are: scores of an encoder on a source, and of bare codes."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Int64, Shaped
 
+from orbithash.data.classes import choose_held_out, class_names, held_out_numbers, unseen_rows
+from orbithash.errors import InputError
 from orbithash.metrics.look import mean_look, nearest_by_cosine
 from orbithash.metrics.scores import Scores
 from orbithash.metrics.scoring import RECALL_AT, evaluate_codes
@@ -35,29 +38,43 @@ logger = logging.getLogger(__name__)
 # Options of `evaluate_codes` in a report; training, which scores after each epoch, needs only MAP.
 REPORTED: dict[str, Any] = {"recall_at": RECALL_AT, "map_at_r": True}
 
+# Queries, and the database that they are searched in, by whether their classes trained.
+TRANSFER = (("seen", "seen"), ("unseen", "unseen"), ("seen", "all"), ("unseen", "all"))
+
 
 def evaluate(
     encoder: "Encoder",
     source: Any,
     *,
     progress: "bool | Progress | None" = None,
+    unseen: Sequence[str | int] | None = None,
     **options: Any,
 ) -> Scores:
     """Search for every query in the database, and score the rankings.
 
     A source without a split is scored row by row: each is a query against all others. Of nested
     codes, the first bits are scored too, as `prefixes` of the scores. The `look` of the codes is
-    scored by the features that the encoder gets, or that its backbone gives. Unreadable images are
-    left out. A progress bar is shown by default in a terminal. `options` are those of
-    `evaluate_codes`, such as `ties` and `map_at`.
+    scored by the features that the encoder gets, or that its backbone gives. Queries of `unseen`
+    classes, by default those that the encoder's run held out, and all others are also scored apart,
+    as `transfer` of the scores. Unreadable images are left out. A progress bar is shown by default
+    in a terminal. `options` are those of `evaluate_codes`, such as `ties` and `map_at`.
     """
     from orbithash.data import open_source
     from orbithash.encoders.progress import reporting
 
     data = open_source(source)
+    held_out = held_out_classes(encoder)
+    if unseen is not None:
+        held_out = choose_held_out(data, unseen, seed=0)
     with reporting(progress) as report:
         encoded = encode_split(encoder, data, progress=report, keep_features=True)
-    return evaluate_rows(encoded, data, prefixes=encoder.nested, **(REPORTED | options))
+    options = REPORTED | options
+    return evaluate_rows(encoded, data, prefixes=encoder.nested, unseen=held_out, **options)
+
+
+def held_out_classes(encoder: "Encoder") -> Sequence[str]:
+    """Return the names of the classes that the encoder's run held out."""
+    return encoder.training.record.held_out_classes if encoder.training else ()
 
 
 def evaluate_file(file: str | Path, **options: Any) -> Scores:
@@ -92,12 +109,14 @@ def evaluate_rows(
     data: "ImageSource | LabelledFeatures | LabelledCodes",
     *,
     prefixes: Sequence[int] = (),
+    unseen: Collection[str] = (),
     **options: Any,
 ) -> Scores:
     """Score the codes of rows: every query of the split against its whole database.
 
-    With `prefixes`, codes of the first bits alone are scored too. If features were kept, they are
-    the teacher of the look. `options` are those of `evaluate_codes`.
+    With `prefixes`, codes of the first bits alone are scored too. With the names of `unseen`
+    classes, their queries and the others are also scored apart. If features were kept, they are the
+    teacher of the look. `options` are those of `evaluate_codes`.
     """
     split = data.split
     if both := len(np.intersect1d(split.query, split.database)):
@@ -114,6 +133,10 @@ def evaluate_rows(
             assert embeddings is not None
             look = mean_look(codes[query], codes[database], nearest, embeddings[query], own)
             scores[n] = replace(scores[n], look=look[0], look_asymmetric=look[1])
+    if unseen:
+        for n, of_length in lengths.items():
+            transfer = transfer_scores(of_length, data, unseen, **options)
+            scores[n] = replace(scores[n], transfer=transfer)
     of_code = scores.pop(encoded.n_bits)
     return replace(of_code, prefixes=scores)
 
@@ -124,8 +147,55 @@ def score_rows(
     **options: Any,
 ) -> Scores:
     """Return the scores of codes of one length."""
-    codes, labels, split = encoded.codes, data.labels[encoded.rows], data.split
     query, database = query_and_database(encoded, data)
+    return score_positions(encoded, data, query, database, data.labels[encoded.rows], **options)
+
+
+def transfer_scores(
+    encoded: "Encoded | LabelledCodes",
+    data: "ImageSource | LabelledFeatures | LabelledCodes",
+    unseen: Collection[str],
+    **options: Any,
+) -> dict[str, Scores]:
+    """Score the queries of seen and of unseen classes apart, each in their own part and in all.
+
+    An image is unseen if any of its labels is. For unseen queries, only labels of unseen classes
+    count. A part in which no query has a relevant item is left out.
+    """
+    numbers = held_out_numbers(data, unseen)
+    if not len(numbers):
+        logger.warning("the source has none of the %d held-out classes", len(unseen))
+        return {}
+    labels, is_unseen = data.labels[encoded.rows], unseen_rows(data, unseen)[encoded.rows]
+    unseen_labels = labels
+    if labels.ndim == 2:
+        unseen_labels = np.zeros_like(labels)
+        unseen_labels[:, numbers] = labels[:, numbers]
+    query, database = query_and_database(encoded, data)
+    scores = {}
+    for of_queries, of_database in TRANSFER:
+        queries = query[is_unseen[query] == (of_queries == "unseen")]
+        searched = database
+        if of_database != "all":
+            searched = database[is_unseen[database] == (of_database == "unseen")]
+        counted = unseen_labels if of_queries == "unseen" else labels
+        with suppress(InputError):  # no query has a relevant item; all else was scored before
+            scores[f"{of_queries} in {of_database}"] = score_positions(
+                encoded, data, queries, searched, counted, **options
+            )
+    return scores
+
+
+def score_positions(
+    encoded: "Encoded | LabelledCodes",
+    data: "ImageSource | LabelledFeatures | LabelledCodes",
+    query: Int64[np.ndarray, " queries"],
+    database: Int64[np.ndarray, " database"],
+    labels: Shaped[np.ndarray, "n *classes"],
+    **options: Any,
+) -> Scores:
+    """Return the scores of some queries in a database: both are positions in the encoded rows."""
+    codes = encoded.codes
     if encoded.embeddings is not None:
         options = {"query_embeddings": encoded.embeddings[query]} | options
     scores = evaluate_codes(
@@ -134,21 +204,13 @@ def score_rows(
         labels[query],
         labels[database],
         n_bits=encoded.n_bits,
-        leave_one_out=not split.has_queries,
+        # Without a split, the queries are among the database.
+        leave_one_out=False if data.split.has_queries else np.searchsorted(database, query),
         **options,
     )
     names = class_names(data, map(int, scores.map_by_class))
     by_name = {names[int(number)]: value for number, value in scores.map_by_class.items()}
     return replace(scores, map_by_class=by_name)
-
-
-def class_names(
-    data: "ImageSource | LabelledFeatures | LabelledCodes", numbers: Iterable[int]
-) -> dict[int, str]:
-    """Return the names of classes by number; the number if classes have no names that differ."""
-    if not data.classes or len(set(data.classes)) < len(data.classes):
-        return {number: str(number) for number in numbers}
-    return {number: data.classes[number] for number in numbers}
 
 
 def query_and_database(

@@ -40,8 +40,9 @@ class Checkpoints:
         self._saved = time.monotonic()
 
     def for_run(self, made_with: Mapping[str, Any]) -> "Checkpoints":
-        """Return checkpoints of a run that depends on these values."""
-        described = json.dumps(dict(made_with) | {"number of processes": self.processes.count})
+        """Return checkpoints of a run that depends on these values too."""
+        values = json.loads(self.made_with) | dict(made_with)
+        described = json.dumps(values | {"number of processes": self.processes.count})
         return Checkpoints(
             self.file, every=self.every, processes=self.processes, made_with=described
         )

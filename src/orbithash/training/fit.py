@@ -3,7 +3,7 @@
 `orbithash.train`, `orbithash train`, the tables, `tune` and the demo all call `train`.
 """
 
-import copy
+import logging
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -15,24 +15,33 @@ from torch import nn
 
 from orbithash.codes import check_n_bits
 from orbithash.data import ImageSource, LabelledFeatures, open_source
-from orbithash.encoders import Encoder, Epoch, ImageEncoder, RunRecord, Training, load_run
+from orbithash.data.classes import choose_held_out, without_classes
+from orbithash.encoders import Encoder, Epoch, RunRecord, Training, load_run
 from orbithash.encoders.runs.estimators import check_can_be_saved
-from orbithash.encoders.runs.fingerprints import check_features_by, data_digest, recorded_weights
+from orbithash.encoders.runs.fingerprints import data_digest, recorded_weights
 from orbithash.encoders.runs.record import package_versions
 from orbithash.encoders.runs.run_folder import CHECKPOINT, is_finished
 from orbithash.errors import InputError
 from orbithash.files import partial_folder
 from orbithash.hashers import Hasher
-from orbithash.networks import PhotoBackbone, load_photo_backbone
+from orbithash.networks import PhotoBackbone
 from orbithash.networks.backbones import check_device
 from orbithash.training.checkpoint import read_header
 from orbithash.training.hooks import Hooks
-from orbithash.training.machine.environment import seeded
 from orbithash.training.methods import Method, as_method, nested_weights, with_nested
 from orbithash.training.on_arrays import fit_hasher, train_on_arrays
 from orbithash.training.session import check_tensorboard, training_session
 from orbithash.training.settings import TrainingSettings, read_settings, resolve_settings
-from orbithash.training.tuning import announce_features, plan_tuning, train_by_tuning
+from orbithash.training.tuning import (
+    announce_features,
+    initial_backbone,
+    plan_tuning,
+    train_by_tuning,
+)
+
+N_NAMED = 5  # classes in a message
+
+logger = logging.getLogger(__name__)
 
 
 def train(
@@ -42,6 +51,7 @@ def train(
     method: str | nn.Module | Hasher = "order-aware",
     options: Mapping[str, Any] | None = None,
     nested: Sequence[int] = (),
+    hold_out_classes: float | Sequence[str | int] | None = None,
     backbone: str | PhotoBackbone | None = None,
     weights: str | Path | None = None,
     out: str | Path | None = None,
@@ -74,6 +84,9 @@ def train(
         options: Arguments of a method that is given by name.
         nested: Shorter lengths, such as (16, 32): the first bits of the codes become good codes
             of these lengths too, which `encoder.prefix(16)` gives.
+        hold_out_classes: A share of the classes, such as 0.5, drawn by the seed, or their names or
+            numbers. Their images do not train, and `evaluate` scores the codes of both parts: how
+            well they serve classes that nobody trained on.
         backbone: The network whose features of the images are encoded.
         weights: The backbone's initial weights, a safetensors file.
         out: The folder for the run, with its log and checkpoints; without it nothing is written.
@@ -111,6 +124,7 @@ def train(
     if out is not None and (resume or finish) and is_finished(out):
         expected = {"method": chosen.name, "n_bits": bits, "seed": seed, "tune": tune}
         expected["nested"] = ",".join(map(str, chosen.nested)) or "none"
+        expected["held_out_classes"] = ",".join(held_out_names(source, hold_out_classes, seed))
         expected |= {"views": views, "backbone": backbone if isinstance(backbone, str) else None}
         return finished_run(out, expected, changes)
     if out is not None and isinstance(chosen.given, Hasher):
@@ -132,7 +146,9 @@ def train(
     network = tuning = None
     name = backbone if isinstance(backbone, str) else None
     if isinstance(data, ImageSource):
-        network, name = initial_backbone(backbone, weights, init_encoder, source, seed=seed)
+        network, name = initial_backbone(
+            backbone, weights, init_encoder, source_name(source), seed=seed
+        )
         tuning = plan_tuning(
             network,
             name,
@@ -156,6 +172,9 @@ def train(
     if not chosen.is_loss:
         check_no_start(chosen, init_encoder)
     digest = data_digest(data) if out is not None else ""  # only a run that is written needs it
+    held_out = held_out_names(data, hold_out_classes, seed)
+    data = without_classes(data, held_out)
+    warn_of_seen_before(held_out, init_encoder)
     record = RunRecord(
         method=chosen.name,
         n_bits=bits,
@@ -173,6 +192,7 @@ def train(
         weights=None if weights is None else str(weights),
         data_digest=digest or None,
         features_by=recorded_weights(data) if isinstance(data, LabelledFeatures) else None,
+        held_out_classes=held_out,
     )
     encoder: Encoder
     history: list[Epoch] = []
@@ -186,7 +206,10 @@ def train(
         checkpoint_every=checkpoint_every,
         tensorboard=tensorboard,
         progress=sys.stdout.isatty() if progress is None else progress,
+        held_out_classes=held_out,
     ) as session:
+        if held_out:
+            session.announce(f"Held out {len(held_out)} classes: {shortened(held_out)}.")
         if isinstance(data, ImageSource):
             assert network is not None
             assert tuning is not None
@@ -229,6 +252,29 @@ def train(
     return encoder
 
 
+def held_out_names(
+    source: Any, wanted: float | Sequence[str | int] | None, seed: int
+) -> tuple[str, ...]:
+    """Return the names of the classes of a source that are held out."""
+    return () if wanted is None else choose_held_out(open_source(source), wanted, seed=seed)
+
+
+def warn_of_seen_before(held_out: Sequence[str], init: Encoder | None) -> None:
+    before = init.training.record.held_out_classes if init and init.training else ()
+    if init is not None and (seen := [name for name in held_out if name not in before]):
+        logger.warning(
+            "the run to start from did not hold out %s: scores of unseen classes will be too high; "
+            "start from a run with the same --hold-out-classes",
+            shortened(seen),
+        )
+
+
+def shortened(names: Sequence[str]) -> str:
+    """Return the first names, and the number of the others."""
+    more = f" and {len(names) - N_NAMED} more" if len(names) > N_NAMED else ""
+    return ", ".join(names[:N_NAMED]) + more
+
+
 def finishing_hooks(hooks: Hooks, *, stop_after: float | None, finish: bool) -> Hooks:
     """Return the hooks, with an end to training: now, or after some minutes."""
     if stop_after is not None and not stop_after > 0:
@@ -259,11 +305,12 @@ def finished_run(out: Path, expected: Mapping[str, Any], changes: Mapping[str, A
     record = encoder.training.record
     found = {name: getattr(record, name) for name in expected} | dict(record.settings)
     found["nested"] = ",".join(map(str, record.prefixes())) or "none"
+    found["held_out_classes"] = ",".join(record.held_out_classes)
     for name, wanted in {**expected, **changes}.items():
         if wanted is not None and found.get(name, wanted) != wanted:
             raise InputError(
-                f"{out} is a finished run with {name}={found[name]}, but here it is {wanted}; give "
-                "--out another name, or add --force to replace it"
+                f"{out} is a finished run with {name}={found[name] or 'none'}, but here it is "
+                f"{wanted or 'none'}; give --out another name, or add --force to replace it"
             )
     return encoder
 
@@ -316,45 +363,3 @@ def check_no_start(method: Method, init: Encoder | None) -> None:
         raise InputError(
             f"{method.name} is fitted in a single step and cannot start from another run"
         )
-
-
-def initial_backbone(
-    backbone: str | PhotoBackbone | None,
-    weights: str | Path | None,
-    init: Encoder | None,
-    source: Any,
-    *,
-    seed: int,
-) -> tuple[PhotoBackbone, str]:
-    """Return the network to fine-tune and its name: of the run to start from, or as named."""
-    if isinstance(init, ImageEncoder):
-        return backbone_of_run(init, backbone, weights)
-    if backbone is None:
-        raise InputError(
-            f"{source_name(source)} holds images; give --backbone, the network that describes them "
-            "(orbithash list shows all; efficientnet-lite0 is installed by pip)"
-        )
-    if isinstance(backbone, PhotoBackbone):
-        return copy.deepcopy(backbone), backbone.registry_name()
-    with seeded(seed):  # for a backbone that starts from random weights
-        network = load_photo_backbone(
-            backbone, None if weights is None else Path(weights), to_train=True
-        )
-    if init is not None:
-        check_features_by(init.training, network)
-    return network, backbone
-
-
-def backbone_of_run(
-    init: ImageEncoder, backbone: str | PhotoBackbone | None, weights: str | Path | None
-) -> tuple[PhotoBackbone, str]:
-    if weights is not None:
-        raise InputError("--init begins with the weights of its run; leave --weights out")
-    network = init.backbone
-    recorded = init.training.record.backbone if init.training else None
-    name = recorded or network.registry_name()
-    if backbone not in (None, name):
-        raise InputError(
-            f"the run to start from has the backbone {name}, not {backbone}; leave --backbone out"
-        )
-    return copy.deepcopy(network), name

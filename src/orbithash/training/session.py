@@ -1,5 +1,6 @@
 """What surrounds one training: processes, the run's folder, logs, a progress bar, and signals."""
 
+import json
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -46,6 +47,7 @@ class TrainingSession:
     checkpoint_every: float = 60.0
     unreadable: UnreadableLog | None = None
     resumed: bool = False
+    held_out_classes: tuple[str, ...] = ()
 
     def hooks(self, stage: str, epochs: int, *, last_stage: bool = True) -> Hooks:
         """Return the hooks of a stage; only the last stage is logged, and can end early."""
@@ -62,8 +64,13 @@ class TrainingSession:
     def checkpoints(self, name: str = CHECKPOINT) -> Checkpoints | None:
         if self.folder is None:
             return None
+        # Left out otherwise, to resume runs of earlier versions.
+        identity = {"hold-out-classes": self.held_out_classes} if self.held_out_classes else {}
         return Checkpoints(
-            self.folder / name, every=self.checkpoint_every, processes=self.processes
+            self.folder / name,
+            every=self.checkpoint_every,
+            processes=self.processes,
+            made_with=json.dumps(identity),
         )
 
     def announce(self, line: str) -> None:
@@ -105,6 +112,7 @@ def training_session(
     checkpoint_every: float,
     tensorboard: str | Path | None,
     progress: bool,
+    held_out_classes: tuple[str, ...] = (),
 ) -> Iterator[TrainingSession]:
     """Join the processes, open the run's folder, show progress, and catch signals."""
     with ExitStack() as stack:
@@ -143,6 +151,7 @@ def training_session(
             checkpoint_every,
             unreadable,
             resumed,
+            held_out_classes,
         )
 
 

@@ -4,6 +4,7 @@ head    the backbone stays as it is; its features are computed once, and a head 
 whole   all of the network learns, from a head that was trained first
 """
 
+import copy
 import json
 import logging
 from collections.abc import Mapping
@@ -21,11 +22,13 @@ from orbithash.data import (
     training_rows,
 )
 from orbithash.encoders import Encoder, Epoch, ImageEncoder
+from orbithash.encoders.runs.fingerprints import check_features_by
 from orbithash.encoders.runs.run_folder import CHECKPOINT, FEATURES, HEAD_CHECKPOINT
 from orbithash.errors import InputError
 from orbithash.files import partial_folder
-from orbithash.networks import PhotoBackbone
+from orbithash.networks import PhotoBackbone, load_photo_backbone
 from orbithash.training.checkpoint import read_header
+from orbithash.training.machine.environment import seeded
 from orbithash.training.machine.memory import StepCost
 from orbithash.training.methods import Method
 from orbithash.training.on_arrays import predict_head_seconds
@@ -52,6 +55,48 @@ class Tuning:
     pretrained: bool = True  # whether the backbone starts from trained weights
     begun_before: bool = False  # by a version that measured no memory and froze no statistics
     memory_limit: float | None = None  # gigabytes
+
+
+def initial_backbone(
+    backbone: str | PhotoBackbone | None,
+    weights: str | Path | None,
+    init: Encoder | None,
+    source: str,
+    *,
+    seed: int,
+) -> tuple[PhotoBackbone, str]:
+    """Return the network to fine-tune and its name: of the run to start from, or as named."""
+    if isinstance(init, ImageEncoder):
+        return backbone_of_run(init, backbone, weights)
+    if backbone is None:
+        raise InputError(
+            f"{source} holds images; give --backbone, the network that describes them "
+            "(orbithash list shows all; efficientnet-lite0 is installed by pip)"
+        )
+    if isinstance(backbone, PhotoBackbone):
+        return copy.deepcopy(backbone), backbone.registry_name()
+    with seeded(seed):  # for a backbone that starts from random weights
+        network = load_photo_backbone(
+            backbone, None if weights is None else Path(weights), to_train=True
+        )
+    if init is not None:
+        check_features_by(init.training, network)
+    return network, backbone
+
+
+def backbone_of_run(
+    init: ImageEncoder, backbone: str | PhotoBackbone | None, weights: str | Path | None
+) -> tuple[PhotoBackbone, str]:
+    if weights is not None:
+        raise InputError("--init begins with the weights of its run; leave --weights out")
+    network = init.backbone
+    recorded = init.training.record.backbone if init.training else None
+    name = recorded or network.registry_name()
+    if backbone not in (None, name):
+        raise InputError(
+            f"the run to start from has the backbone {name}, not {backbone}; leave --backbone out"
+        )
+    return copy.deepcopy(network), name
 
 
 def plan_tuning(

@@ -230,6 +230,12 @@ def test_images_whose_features_trained_a_head_are_found_by_their_paths(tmp_path,
     keep_trained_before(head, images, images.split.train[:5], tmp_path / "run")
     assert "5 of the 5 images held out for validation trained" in caplog.text
     assert len(trained_queries(tmp_path / "run", turned(images))) == len(images.split.train)
+    unseen = replace(RECORD, source=str(features), held_out_classes=("0", "2"))
+    (head / "run.json").write_text(json.dumps(asdict(unseen)))
+    seen = [images.paths[row] for row in images.split.train if images.labels[row] in (1, 3)]
+    (tmp_path / "other").mkdir()
+    keep_trained_before(head, images, no_rows(), tmp_path / "other")
+    assert trained_queries(tmp_path / "other", turned(images)) == seen
     for damage in (lambda: features.write_text("no arrays"), features.unlink):
         damage()
         caplog.clear()

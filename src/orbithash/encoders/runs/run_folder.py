@@ -18,7 +18,7 @@ import logging
 import os
 import zipfile
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
@@ -26,6 +26,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from orbithash.data import ImageFiles, Split, image_table, training_rows, write_image_table
+from orbithash.data.classes import Labelled, seen_split
 from orbithash.data.images import Labels
 from orbithash.encoders.encoder import Encoder
 from orbithash.encoders.runs.model_file import read_encoder, write_encoder
@@ -196,7 +197,7 @@ def files_that_trained(init: Path, images: ImageFiles) -> set[Path]:
     record = read_record(init) if (init / RECORD).exists() else None
     if (init / SPLIT).exists():
         kept = image_table(init / SPLIT)
-        trained.update(locations(kept, fitted_rows(kept.labels, kept.split, record)))
+        trained.update(locations(kept, fitted_rows(kept, kept.split, record)))
     return trained | trained_by_features(record, images)
 
 
@@ -208,13 +209,23 @@ def trained_by_features(record: RunRecord | None, images: ImageFiles) -> set[Pat
 
 
 def fitted_rows(
-    labels: Labels, split: Split, record: RunRecord | None
+    data: Labelled, split: Split, record: RunRecord | None
 ) -> Int64[np.ndarray, " trained"]:
     """Return the training rows without those that the run held out."""
     if record is None:
         return split.train
+    if record.held_out_classes:
+        split = seen_split(data, split, record.held_out_classes)
     share = float(record.settings.get("validation", 0))
-    return training_rows(labels, split, share, seed=record.seed)[0]
+    return training_rows(data.labels, split, share, seed=record.seed)[0]
+
+
+@dataclass(frozen=True, eq=False)
+class LabelsOnly:
+    """Labels of a features file whose features are not read."""
+
+    labels: Labels
+    classes: tuple[str, ...] | None
 
 
 def features_that_trained(record: RunRecord | None) -> set[str]:
@@ -225,7 +236,9 @@ def features_that_trained(record: RunRecord | None) -> set[str]:
     try:
         with np.load(file, allow_pickle=False) as arrays:  # without reading the features
             split = Split(train=arrays["train"].astype(np.int64))
-            return set(arrays["paths"][fitted_rows(arrays["labels"], split, record)].tolist())
+            classes = tuple(arrays["classes"].tolist()) if "classes" in arrays else None
+            data = LabelsOnly(arrays["labels"], classes)
+            return set(arrays["paths"][fitted_rows(data, split, record)].tolist())
     except (OSError, ValueError, LookupError, zipfile.BadZipFile):
         return set()
 
