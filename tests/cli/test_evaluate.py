@@ -123,8 +123,10 @@ def test_the_codes_of_a_run_have_the_scores_of_the_run(tmp_path):
     assert run(["encode", str(encoder), str(features), "--out", str(codes)]) == 0
     options = ("--map-at", 10, "--ties", "stable")
     scores = scores_of(tmp_path, encoder, features, *options)
-    assert scores.map_asymmetric is not None  # needs embeddings, which the file does not have
-    assert scores_of(tmp_path, codes, *options) == replace(scores, map_asymmetric=None)
+    # The file has neither embeddings nor features.
+    missing = dict.fromkeys(("map_asymmetric", "look", "look_asymmetric"))
+    assert None not in [getattr(scores, name) for name in missing]
+    assert scores_of(tmp_path, codes, *options) == replace(scores, **missing)
     assert (scores.queries, scores.database) == (25, 75)
 
 

@@ -135,7 +135,7 @@ def test_a_run_that_held_out_other_classes_is_not_resumed(tmp_path, unfinished):
         with pytest.raises(InputError, match=r"h[eo]ld.out.classes"):
             orbithash.train(file, 8, hold_out_classes=other, resume=True, **options)
     again = orbithash.train(file, 8, hold_out_classes=["0"], resume=True, **options)
-    assert list(again.training.record.held_out_classes) == ["0"]
+    assert again.training.record.held_out_classes == ("0",)
 
 
 @pytest.mark.parametrize(

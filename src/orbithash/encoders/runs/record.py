@@ -1,7 +1,7 @@
 """How an encoder was trained: the settings of the run, and what each epoch did."""
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from typing import Any
@@ -29,7 +29,7 @@ class RunRecord:
     weights: str | None = None  # that the backbone started from
     data_digest: str | None = None  # of the images or features with labels and split
     features_by: str | None = None  # digest of the weights that extracted the features, if known
-    held_out_classes: Sequence[str] = ()  # whose images did not train
+    held_out_classes: tuple[str, ...] = ()  # whose images did not train
 
     def prefixes(self) -> tuple[int, ...]:
         """Return the lengths below `n_bits` of nested codes."""

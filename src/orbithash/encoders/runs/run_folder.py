@@ -84,8 +84,10 @@ def read_training(folder: Path) -> Training:
 def read_record(folder: Path) -> RunRecord:
     check_is_run(folder)
     try:
-        return RunRecord(**json.loads((folder / RECORD).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
+        values = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        held_out = tuple(values.pop("held_out_classes", ()))  # JSON has no tuples
+        return RunRecord(**values, held_out_classes=held_out)
+    except (OSError, ValueError, TypeError, AttributeError) as error:
         raise InputError(
             f"{folder} is not a run ({error}); give a folder that train wrote"
         ) from None
