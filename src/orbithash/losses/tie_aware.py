@@ -26,8 +26,9 @@ class TieAwareAveragePrecisionLoss(nn.Module):
 
     over all distances, divided by the number of related items. Counts of soft histograms are real
     numbers. The sum of 1/t then is ψ(N + n + 1) − ψ(N + 1) with the digamma function ψ, which is
-    the same for integers, smooth between them, and has no pole at n = 0 or n = 1. (The paper uses
-    logarithms instead, which are approximations for integers too.)
+    the same for integers, smooth between them, and has no pole at n = 0 or n = 1. (The authors'
+    code has n⁺ times the precision at the middle of the tie, (2N⁺ + n⁺ + 1)/(2N + n + 1), instead:
+    an approximation, also for integers.)
 
     He, Cakir, Bargal and Sclaroff, "Hashing as Tie-Aware Learning to Rank", CVPR 2018.
     """
@@ -48,8 +49,8 @@ class TieAwareNDCGLoss(nn.Module):
 
     The gain of an item is 2^g − 1 for g labels in common, and the discount of rank t is
     1/log2(1 + t). All ranks of a tie have the mean gain of its items. By soft histograms, a tie
-    may begin or end between two ranks: of these it has a share of the discount. (The paper
-    integrates the discount, an approximation for integers too.)
+    may begin or end between two ranks: of these it has a share of the discount. (The authors'
+    code has the discount of the middle of the tie instead: an approximation, also for integers.)
 
     He, Cakir, Bargal and Sclaroff, "Hashing as Tie-Aware Learning to Rank", CVPR 2018.
     """

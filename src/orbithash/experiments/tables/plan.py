@@ -165,7 +165,7 @@ def describe_stage(stage: Stage) -> dict[str, Any]:
         if parameter.default is not inspect.Parameter.empty
         and name not in {"n_bits", "random_state", "seed"}
     }
-    description = {
+    description: dict[str, Any] = {
         "method": stage.method,
         "options": {**defaults, **stage.options},
         "settings": asdict(stage.settings) if stage.settings else None,
