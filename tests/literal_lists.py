@@ -37,14 +37,14 @@ def cosine(first, second):
     return (first * second).sum() / ((first**2).sum() * (second**2).sum()).sqrt()
 
 
-def batch_with_memory(*, many_labels=False, n=9, bits=6, seed=5):
-    """A batch, and a memory that repeats three of its images and holds six others."""
+def batch_with_memory(*, many_labels=False, n=8, bits=6, seed=5):
+    """A batch, and a memory that repeats three of its images and holds five others."""
     generator = torch.Generator().manual_seed(seed)
-    embeddings = torch.rand(n + 6, bits, generator=generator, dtype=torch.float64)
+    embeddings = torch.rand(n + 5, bits, generator=generator, dtype=torch.float64)
     if many_labels:
-        labels = (torch.rand(n + 6, 4, generator=generator) < 0.4).long()
+        labels = (torch.rand(n + 5, 4, generator=generator) < 0.4).long()
     else:
-        labels = torch.randint(3, (n + 6,), generator=generator)
+        labels = torch.randint(3, (n + 5,), generator=generator)
     memory = torch.cat([embeddings[2:5], embeddings[n:]])
     memory_labels = torch.cat([labels[2:5], labels[n:]])
     return embeddings[:n].requires_grad_(), labels[:n], memory, memory_labels

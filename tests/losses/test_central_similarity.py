@@ -75,7 +75,7 @@ def test_codes_of_few_classes_differ_in_half_of_any_number_of_bits(n_classes, n_
         (200, 64, 28),
         (1000, 64, 28),
         (10, 12, 5),
-        (100, 25, 8),
+        (60, 25, 8),
     ],
 )
 def test_codes_of_many_classes_are_far_apart_and_depend_on_the_seed(n_classes, n_bits, differ):

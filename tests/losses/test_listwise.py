@@ -90,7 +90,7 @@ def test_half_precision_embeddings_are_scored_in_float32(name):
 @pytest.mark.parametrize("many_labels", [False, True])
 def test_the_loss_does_not_depend_on_the_order_of_the_batch(name, many_labels):
     embeddings, labels, _, _ = batch_with_memory(many_labels=many_labels)
-    order = torch.tensor([4, 0, 8, 3, 1, 7, 2, 6, 5])
+    order = torch.tensor([4, 0, 3, 1, 7, 2, 6, 5])
     value, gradient = value_and_gradient(LOSSES[name](), embeddings, labels)
     shuffled = value_and_gradient(LOSSES[name](), embeddings[order], labels[order])
     assert_close(shuffled, (value, gradient[order]), rtol=1e-9, atol=1e-12)
