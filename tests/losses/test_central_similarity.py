@@ -23,6 +23,11 @@ def literal_loss(embeddings, labels, centers, quantization):
     return total / count
 
 
+def nearest_pair(codes):
+    codes = codes.numpy() > 0
+    return min(int((code != codes[i + 1 :]).sum(axis=1).min()) for i, code in enumerate(codes[:-1]))
+
+
 @pytest.mark.parametrize("many_labels", [False, True])
 def test_loss_and_gradient_equal_the_literal_loop(many_labels):
     embeddings, labels, _ = random_batch(many_labels=many_labels, bits=8)
@@ -55,13 +60,41 @@ def test_hadamard_codes_differ_in_half_of_their_bits_or_in_all():
     assert set(inner.unique().tolist()) <= {0.0, -16.0}
 
 
-@pytest.mark.parametrize(("n_classes", "n_bits"), [(10, 12), (200, 16)])
-def test_random_codes_are_plus_or_minus_1_and_depend_on_the_seed(n_classes, n_bits):
+@pytest.mark.parametrize(("n_classes", "n_bits"), [(16, 24), (20, 48), (2, 33)])
+def test_codes_of_few_classes_differ_in_half_of_any_number_of_bits(n_classes, n_bits):
+    assert nearest_pair(hash_centers(n_classes, n_bits, seed=0)) >= n_bits // 2
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "n_bits", "differ"),
+    [
+        # 16 bits: no 257 codes differ in 6 of them. 64 bits: half would be 32.
+        (200, 16, 6),
+        (200, 32, 12),
+        (200, 48, 18),
+        (200, 64, 28),
+        (1000, 64, 28),
+        (10, 12, 5),
+        (60, 25, 8),
+    ],
+)
+def test_codes_of_many_classes_are_far_apart_and_depend_on_the_seed(n_classes, n_bits, differ):
     first, again, other = (hash_centers(n_classes, n_bits, seed=seed) for seed in (0, 0, 1))
     assert first.shape == (n_classes, n_bits)
     assert (first.abs() == 1).all()
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
+    drawn = torch.randint(2, (n_classes, n_bits), generator=torch.manual_seed(0)) * 2.0 - 1
+    for codes in (first, other):
+        assert nearest_pair(codes) >= differ > nearest_pair(drawn)
+
+
+@pytest.mark.parametrize("name", ["csq", "orthohash"])
+def test_the_smallest_distance_of_two_classes_is_recorded(name):
+    for n_classes, n_bits in ((200, 16), (5, 8), (3, 2), (20, 4)):
+        loss = LOSSES[name](n_classes=n_classes, n_bits=n_bits)
+        assert loss.min_distance == nearest_pair(loss.centers)
+    assert LOSSES[name](n_classes=1, n_bits=8).min_distance == 8
 
 
 @pytest.mark.parametrize("name", ["csq", "orthohash"])

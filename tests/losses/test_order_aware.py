@@ -10,7 +10,11 @@ from orbithash.errors import InputError
 from orbithash.losses import LOSSES, OrderAwareTripletLoss, order_aware, pairs, triplet_tensors
 
 PATHS = ["compiled", "tensors"]
-TRIPLET_LOSSES = [name for name in LOSSES if name.startswith(("order-aware", "triplet"))]
+TRIPLET_LOSSES = [
+    name
+    for name in LOSSES
+    if name.startswith(("order-aware", "triplet")) and name != "order-aware-proxies"
+]
 REDUCTIONS = ["sum", "mean", "active", "weight", "anchor"]
 
 

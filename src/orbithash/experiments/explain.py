@@ -17,7 +17,7 @@ from orbithash.encoders import Encoded, Encoder, Progress, RunRecord, encode_sou
 from orbithash.errors import InputError
 from orbithash.experiments.tables.sources import SourceData, label_text
 from orbithash.kernels.hamming import hamming_distances as code_distances
-from orbithash.losses import LOSSES, OrderAwareTripletLoss
+from orbithash.losses import LOSSES, OrderAwareTripletLoss, ProxyOrderAwareTripletLoss
 from orbithash.losses.mining import MinedTripletLoss
 from orbithash.losses.pairs import hamming_distances, squared_distances
 from orbithash.losses.triplet_tensors import rank_items, swap_weights
@@ -170,11 +170,13 @@ def loss_parameters(record: RunRecord) -> tuple[float, float]:
     """Return margin and γ of the run's triplet loss; of other methods, the order-aware defaults."""
     loss: nn.Module = OrderAwareTripletLoss()
     if record.method in LOSSES and issubclass(
-        LOSSES[record.method], OrderAwareTripletLoss | MinedTripletLoss
+        LOSSES[record.method], OrderAwareTripletLoss | MinedTripletLoss | ProxyOrderAwareTripletLoss
     ):
         loss = as_method(record.method, record.options).loss(
             n_bits=record.n_bits, n_classes=2, seed=record.seed
         )
+    if isinstance(loss, ProxyOrderAwareTripletLoss):
+        loss = loss.triplets
     assert isinstance(loss, OrderAwareTripletLoss | MinedTripletLoss)
     margin = record.n_bits / 8 if loss.margin is None else loss.margin
     return margin, loss.gamma if isinstance(loss, OrderAwareTripletLoss) else 1.0

@@ -4,7 +4,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from orbithash.errors import InputError
-from orbithash.losses.central_similarity import hash_centers, multi_hot
+from orbithash.losses.central_similarity import hash_centers, multi_hot, smallest_distance
 from orbithash.losses.inputs import check_embeddings
 
 
@@ -43,6 +43,7 @@ class OrthogonalTargetLoss(nn.Module):
         self.margin = margin
         self.scale = n_bits**0.5 if scale is None else scale
         self.register_buffer("centers", hash_centers(n_classes, n_bits, seed))
+        self.min_distance = smallest_distance(self.centers)  # of two classes, in bits
 
     def forward(self, embeddings: Float[Tensor, "n bits"], labels: Tensor) -> Float[Tensor, ""]:
         check_embeddings(embeddings)

@@ -22,6 +22,8 @@ from orbithash.training.methods import as_method
 # before, so that a table never mixes old and new runs.
 RECIPE = 1
 FINE_TUNING_RECIPE = 2  # 2: a new head is fitted to the first batch
+# The same for a method alone. 2: class codes beyond Hadamard rows are chosen for their distance.
+METHOD_RECIPES = {"csq": 2, "orthohash": 2}
 
 RunKey = tuple[str, str, int, int]  # source, row, n_bits, seed
 
@@ -163,11 +165,14 @@ def describe_stage(stage: Stage) -> dict[str, Any]:
         if parameter.default is not inspect.Parameter.empty
         and name not in {"n_bits", "random_state", "seed"}
     }
-    return {
+    description: dict[str, Any] = {
         "method": stage.method,
         "options": {**defaults, **stage.options},
         "settings": asdict(stage.settings) if stage.settings else None,
     }
+    if stage.method in METHOD_RECIPES:
+        description["recipe"] = METHOD_RECIPES[stage.method]
+    return description
 
 
 def row_stages(
