@@ -43,13 +43,16 @@ def triplet_terms(
     margin: float,
     gamma: float,
     weighting: str,
+    graded: bool,
     tie_keys: np.ndarray | None,
 ) -> AnchorSums:
     """Sum over all triplets of every anchor; all arrays are (anchors, n).
 
-    `grades` counts labels in common, −1 where the item is not in the anchor's rank list: the
-    anchor itself, or a copy of it in the memory. Items at the same Hamming distance are ordered by
-    `tie_keys`, non-negative floats of the type of the distances, then by position.
+    `grades` are −1 where the item is not in the anchor's rank list: the anchor itself, or a copy
+    of it in the memory. Triplets are (anchor, grade above 0, grade 0), weighted by "ap" or "none";
+    if `graded`, they are (anchor, higher grade, lower grade), weighted by "ndcg" or "none". Items
+    at the same Hamming distance are ordered by `tie_keys`, non-negative floats of the type of the
+    distances, then by position.
     """
     n_anchors = len(distances)
     sums = AnchorSums(
@@ -67,11 +70,9 @@ def triplet_terms(
     keys = (distances if tie_keys is None else tie_keys).view(unsigned)
     key_bits = 0 if tie_keys is None else 8 * distances.itemsize
     with threads_for(distances.size):
-        if weighting == "ndcg":
-            _sum_graded(distances, hamming, grades, keys, key_bits, margin, gamma, *sums)
-        else:
-            by_ap = weighting == "ap"
-            _sum_binary(distances, hamming, grades, keys, key_bits, margin, gamma, by_ap, *sums)
+        sum_pairs = _sum_graded if graded else _sum_binary
+        weighted = weighting != "none"
+        sum_pairs(distances, hamming, grades, keys, key_bits, margin, gamma, weighted, *sums)
     return sums
 
 
@@ -291,25 +292,25 @@ def _sum_graded(  # type: ignore[no-untyped-def]
     key_bits,
     margin,
     gamma,
+    by_ndcg,
     out_losses,
     out_weights,
     out_triplets,
     out_active,
     out_gradients,
 ):
-    """Sum over the triplets (anchor, higher grade, lower grade), weighted by ΔNDCG."""
+    """Sum over the triplets (anchor, higher grade, lower grade), weighted by ΔNDCG or by 1."""
     discounts = 1 / np.log2(np.arange(grades.shape[1]) + 2)
     for anchor in prange(len(distances)):
         items = np.flatnonzero(grades[anchor] >= 0)
-        if len(items) == 0:
+        n_positives = np.count_nonzero(grades[anchor] > 0)
+        if n_positives == 0:
             continue
-        order = rank_list(items, hamming[anchor], keys[anchor], key_bits)
-        # 2^grade − 1, relative to the highest in the list, so that many labels do not overflow.
-        grade = grades[anchor][order].astype(np.float64)
-        gains = 2.0 ** (grade - grade.max()) - 2.0 ** (-grade.max())
-        ideal = (np.sort(gains)[::-1] * discounts[: len(gains)]).sum()
-        if ideal == 0:
-            continue
+        # Without weights, any order gives the same sums.
+        order = rank_list(items, hamming[anchor], keys[anchor], key_bits) if by_ndcg else items
+        ranks = _ranks_by_grade(order, grades[anchor], n_positives)
+        items = order[ranks]
+        grade = grades[anchor][items]
         (
             out_losses[anchor],
             out_weights[anchor],
@@ -317,48 +318,131 @@ def _sum_graded(  # type: ignore[no-untyped-def]
             out_active[anchor],
             gradients,
         ) = _sum_graded_pairs(
-            distances[anchor][order],
-            (gains / ideal).astype(distances.dtype),
-            discounts[: len(gains)].astype(distances.dtype),
+            distances[anchor][items],
+            grade,
+            _normalised_gains(grade, discounts, n_positives).astype(distances.dtype),
+            discounts[ranks].astype(distances.dtype),
+            n_positives,
             margin,
             gamma,
+            by_ndcg,
         )
-        for i in range(len(order)):
-            out_gradients[anchor, order[i]] = gradients[i]
+        for i in range(len(items)):
+            out_gradients[anchor, items[i]] = gradients[i]
 
 
 @njit(cache=True, nogil=True)
-def _sum_graded_pairs(distances, gains, discounts, margin, gamma):  # type: ignore[no-untyped-def]
-    """Sum λ·hinge^γ over all pairs (j, k) of one rank list with gain j > gain k.
+def _ranks_by_grade(order, grade, n_positives):  # type: ignore[no-untyped-def]
+    """Return the ranks, from 0, of the items of a rank list in the order of their grades.
 
-    λ = (gain j − gain k) · |discount j − discount k|. All arrays are in rank order. Returns the
-    loss, Σ λ, the numbers of pairs and of active pairs, and the gradient of the loss.
+    The highest grade comes first. Only items above grade 0 are sorted, mostly a small part.
     """
-    zero, one = distances.dtype.type(0), distances.dtype.type(1)
-    exponent = gamma - one
+    ranks = np.empty(len(order), np.int64)
+    positive, rest = 0, n_positives
+    for rank in range(len(order)):
+        if grade[order[rank]] > 0:
+            ranks[positive] = rank
+            positive += 1
+        else:
+            ranks[rest] = rank
+            rest += 1
+    positives = ranks[:n_positives].copy()
+    descending = np.argsort(-grade[order[positives]].astype(np.float64), kind="mergesort")
+    ranks[:n_positives] = positives[descending]
+    return ranks
+
+
+@njit(cache=True, nogil=True)
+def _normalised_gains(grade, discounts, n_positives):  # type: ignore[no-untyped-def]
+    """Return the gains 2^grade − 1 over the DCG of the ideal list, for grades from the highest."""
+    gains = np.zeros(len(grade))
+    highest = np.float64(grade[0])
+    ideal = 0.0
+    for i in range(n_positives):
+        if i > 0 and grade[i] == grade[i - 1]:
+            gains[i] = gains[i - 1]
+        else:  # relative to the highest, so that high grades do not overflow
+            gains[i] = 2.0 ** (grade[i] - highest) - 2.0**-highest
+        ideal += gains[i] * discounts[i]
+    return gains / ideal if ideal > 0 else gains
+
+
+@njit(cache=True, nogil=True)
+def _sum_graded_pairs(  # type: ignore[no-untyped-def]
+    distances, grade, gains, discounts, n_positives, margin, gamma, by_ndcg
+):
+    """Sum λ·hinge^γ over all pairs (j, k) of one rank list with grade j > grade k.
+
+    All arrays are in the order of the grades, from the highest; the items of lower grades than j
+    are then the rest of the list. Returns the loss, Σ λ, the numbers of pairs and of active pairs,
+    and the gradient of the loss.
+    """
+    exponent = gamma - distances.dtype.type(1)
     gradients = np.zeros_like(distances)
-    loss, weight, pairs, active = 0.0, 0.0, 0.0, 0.0
-    for j in range(len(distances)):
-        if gains[j] == zero:
-            continue
-        threshold = margin + distances[j]
-        # Sums over k, in the type of the distances.
-        loss_j, gradient_j, weight_j, pairs_j, active_j = zero, zero, zero, zero, zero
-        for k in range(len(distances)):
-            gain_difference = gains[j] - gains[k]
-            is_pair = one if gain_difference > zero else zero
-            swap_weight = max(gain_difference, zero) * abs(discounts[j] - discounts[k])
-            hinge = max(threshold - distances[k], zero)
-            gradient = swap_weight * _power(hinge, exponent)
-            loss_j += gradient * hinge
-            gradient_j += gradient
-            gradients[k] -= gradient
-            weight_j += swap_weight
-            pairs_j += is_pair
-            active_j += is_pair if hinge > zero else zero
-        gradients[j] += gradient_j
-        loss += loss_j
-        weight += weight_j
-        pairs += pairs_j
-        active += active_j
-    return loss, weight, pairs, active, gamma * gradients
+    # Per item of lower grade, summed over those of higher grades.
+    losses, weights = np.zeros_like(distances), np.zeros_like(distances)
+    active = np.zeros_like(distances)
+    pair_gradients = np.zeros_like(distances)  # of one j, rewritten by the next
+    pairs, lower = 0, 0
+    for j in range(n_positives):
+        while lower < len(grade) and grade[lower] == grade[j]:
+            lower += 1
+        if lower == len(grade):
+            break
+        _add_graded_pairs(
+            margin + distances[j],
+            distances[lower:],
+            gains[j],
+            gains[lower:],
+            discounts[j],
+            discounts[lower:],
+            exponent,
+            by_ndcg,
+            pair_gradients[lower:],
+            gradients[lower:],
+            losses[lower:],
+            weights[lower:],
+            active[lower:],
+        )
+        gradients[j] += _pairwise_sum_inplace(pair_gradients[lower:])
+        pairs += len(grade) - lower
+    # The gradients lack the factor γ so far.
+    return (
+        _pairwise_sum_inplace(losses),
+        _pairwise_sum_inplace(weights),
+        pairs,
+        _pairwise_sum_inplace(active),
+        gamma * gradients,
+    )
+
+
+@njit(cache=True, nogil=True)
+def _add_graded_pairs(  # type: ignore[no-untyped-def]
+    threshold,
+    lower_distances,
+    gain,
+    lower_gains,
+    discount,
+    lower_discounts,
+    exponent,
+    by_ndcg,
+    pair_gradients,
+    lower_gradients,
+    losses,
+    weights,
+    active,
+):
+    """Pair one item with all of lower grades, as `_add_pairs` does: this loop must vectorise, too.
+
+    λ = (difference of gains) · |difference of discounts|, or 1.
+    """
+    zero, one = lower_distances.dtype.type(0), lower_distances.dtype.type(1)
+    for k in range(len(lower_distances)):
+        weight = (gain - lower_gains[k]) * abs(discount - lower_discounts[k]) if by_ndcg else one
+        hinge = max(threshold - lower_distances[k], zero)
+        gradient = weight * _power(hinge, exponent)
+        pair_gradients[k] = gradient
+        lower_gradients[k] -= gradient
+        losses[k] += gradient * hinge
+        weights[k] += weight
+        active[k] += one if hinge > zero else zero

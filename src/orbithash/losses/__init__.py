@@ -6,6 +6,7 @@ from orbithash.losses.central_similarity import CentralSimilarityLoss
 from orbithash.losses.deep_pairwise import DeepPairwiseLoss
 from orbithash.losses.deep_supervised import DeepSupervisedLoss
 from orbithash.losses.hashnet import HashNetLoss
+from orbithash.losses.look import LookLoss
 from orbithash.losses.mining import HardNegativeTripletLoss, SemiHardTripletLoss
 from orbithash.losses.nested import NestedLoss
 from orbithash.losses.order_aware import OrderAwareTripletLoss
@@ -19,6 +20,7 @@ __all__ = [
     "DeepSupervisedLoss",
     "HardNegativeTripletLoss",
     "HashNetLoss",
+    "LookLoss",
     "NestedLoss",
     "OrderAwareLinearTripletLoss",
     "OrderAwareTripletLoss",
