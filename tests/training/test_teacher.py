@@ -79,9 +79,9 @@ def neighbours_kept(encoder, features):
 
 @pytest.mark.parametrize("many_labels", [False, True], ids=["one label", "several labels"])
 def test_codes_keep_more_of_the_teachers_neighbours(many_labels):
-    made = clouds(many_labels=many_labels)
+    made = clouds(classes=3, per_class=60, many_labels=many_labels)
     data = made["features"], made["labels"]
-    options = {"epochs": 30, "hidden": 32, "batch_size": 50}
+    options = {"epochs": 40, "hidden": 64, "batch_size": 60, "validation": 0.0}
     by_labels = orbithash.train(data, 32, **options)
     with_look = orbithash.train(data, 32, method=look(20), **options)
     kept, kept_with_look = (neighbours_kept(e, data[0]) for e in (by_labels, with_look))

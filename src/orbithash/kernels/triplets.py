@@ -310,7 +310,9 @@ def _sum_graded(  # type: ignore[no-untyped-def]
         order = rank_list(items, hamming[anchor], keys[anchor], key_bits) if by_ndcg else items
         ranks = _ranks_by_grade(order, grades[anchor], n_positives)
         items = order[ranks]
-        grade = grades[anchor][items]
+        gains = _gains(grades[anchor][items], discounts, n_positives)
+        if not by_ndcg:
+            gains[:] = 0.0  # λ = 1 + 0
         (
             out_losses[anchor],
             out_weights[anchor],
@@ -319,13 +321,13 @@ def _sum_graded(  # type: ignore[no-untyped-def]
             gradients,
         ) = _sum_graded_pairs(
             distances[anchor][items],
-            grade,
-            _normalised_gains(grade, discounts, n_positives).astype(distances.dtype),
+            grades[anchor][items],
+            gains.astype(distances.dtype),
             discounts[ranks].astype(distances.dtype),
+            distances.dtype.type(0 if by_ndcg else 1),
             n_positives,
             margin,
             gamma,
-            by_ndcg,
         )
         for i in range(len(items)):
             out_gradients[anchor, items[i]] = gradients[i]
@@ -333,12 +335,12 @@ def _sum_graded(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _ranks_by_grade(order, grade, n_positives):  # type: ignore[no-untyped-def]
-    """Return the ranks, from 0, of the items of a rank list in the order of their grades.
+    """Return the ranks, from 0, of the items of a rank list, those of the lowest grade first.
 
-    The highest grade comes first. Only items above grade 0 are sorted, mostly a small part.
+    Only items above grade 0 are sorted, mostly a small part of the list.
     """
     ranks = np.empty(len(order), np.int64)
-    positive, rest = 0, n_positives
+    rest, positive = 0, len(order) - n_positives
     for rank in range(len(order)):
         if grade[order[rank]] > 0:
             ranks[positive] = rank
@@ -346,36 +348,36 @@ def _ranks_by_grade(order, grade, n_positives):  # type: ignore[no-untyped-def]
         else:
             ranks[rest] = rank
             rest += 1
-    positives = ranks[:n_positives].copy()
-    descending = np.argsort(-grade[order[positives]].astype(np.float64), kind="mergesort")
-    ranks[:n_positives] = positives[descending]
+    positives = ranks[rest:].copy()
+    ranks[rest:] = positives[np.argsort(grade[order[positives]], kind="mergesort")]
     return ranks
 
 
 @njit(cache=True, nogil=True)
-def _normalised_gains(grade, discounts, n_positives):  # type: ignore[no-untyped-def]
-    """Return the gains 2^grade − 1 over the DCG of the ideal list, for grades from the highest."""
+def _gains(grade, discounts, n_positives):  # type: ignore[no-untyped-def]
+    """Return 2^grade − 1, divided by the DCG of the ideal list; grades are in ascending order."""
     gains = np.zeros(len(grade))
-    highest = np.float64(grade[0])
+    highest = np.float64(grade[-1])
     ideal = 0.0
     for i in range(n_positives):
-        if i > 0 and grade[i] == grade[i - 1]:
-            gains[i] = gains[i - 1]
+        place = len(grade) - 1 - i
+        if i > 0 and grade[place] == grade[place + 1]:
+            gains[place] = gains[place + 1]
         else:  # relative to the highest, so that high grades do not overflow
-            gains[i] = 2.0 ** (grade[i] - highest) - 2.0**-highest
-        ideal += gains[i] * discounts[i]
+            gains[place] = 2.0 ** (grade[place] - highest) - 2.0**-highest
+        ideal += gains[place] * discounts[i]
     return gains / ideal if ideal > 0 else gains
 
 
 @njit(cache=True, nogil=True)
 def _sum_graded_pairs(  # type: ignore[no-untyped-def]
-    distances, grade, gains, discounts, n_positives, margin, gamma, by_ndcg
+    distances, grade, gains, discounts, least, n_positives, margin, gamma
 ):
     """Sum λ·hinge^γ over all pairs (j, k) of one rank list with grade j > grade k.
 
-    All arrays are in the order of the grades, from the highest; the items of lower grades than j
-    are then the rest of the list. Returns the loss, Σ λ, the numbers of pairs and of active pairs,
-    and the gradient of the loss.
+    All arrays are in the order of the grades, from the lowest, so that the items of lower grades
+    than j come first, and every run of them starts where memory is aligned. Returns the loss, Σ λ,
+    the numbers of pairs and of active pairs, and the gradient of the loss.
     """
     exponent = gamma - distances.dtype.type(1)
     gradients = np.zeros_like(distances)
@@ -383,29 +385,30 @@ def _sum_graded_pairs(  # type: ignore[no-untyped-def]
     losses, weights = np.zeros_like(distances), np.zeros_like(distances)
     active = np.zeros_like(distances)
     pair_gradients = np.zeros_like(distances)  # of one j, rewritten by the next
-    pairs, lower = 0, 0
-    for j in range(n_positives):
-        while lower < len(grade) and grade[lower] == grade[j]:
-            lower += 1
-        if lower == len(grade):
-            break
+    n = len(distances)
+    pairs, lower = 0, n - n_positives  # number of items of lower grades than j
+    for j in range(n - n_positives, n):
+        if j > 0 and grade[j] > grade[j - 1]:
+            lower = j
+        if lower == 0:
+            continue
         _add_graded_pairs(
             margin + distances[j],
-            distances[lower:],
+            distances[:lower],
             gains[j],
-            gains[lower:],
+            gains[:lower],
             discounts[j],
-            discounts[lower:],
+            discounts[:lower],
+            least,
             exponent,
-            by_ndcg,
-            pair_gradients[lower:],
-            gradients[lower:],
-            losses[lower:],
-            weights[lower:],
-            active[lower:],
+            pair_gradients[:lower],
+            gradients[:lower],
+            losses[:lower],
+            weights[:lower],
+            active[:lower],
         )
-        gradients[j] += _pairwise_sum_inplace(pair_gradients[lower:])
-        pairs += len(grade) - lower
+        gradients[j] += _pairwise_sum_inplace(pair_gradients[:lower])
+        pairs += lower
     # The gradients lack the factor γ so far.
     return (
         _pairwise_sum_inplace(losses),
@@ -424,8 +427,8 @@ def _add_graded_pairs(  # type: ignore[no-untyped-def]
     lower_gains,
     discount,
     lower_discounts,
+    least,
     exponent,
-    by_ndcg,
     pair_gradients,
     lower_gradients,
     losses,
@@ -434,11 +437,12 @@ def _add_graded_pairs(  # type: ignore[no-untyped-def]
 ):
     """Pair one item with all of lower grades, as `_add_pairs` does: this loop must vectorise, too.
 
-    λ = (difference of gains) · |difference of discounts|, or 1.
+    λ = (difference of gains) · |difference of discounts|, plus `least`: 0, or 1 where the gains
+    are 0 because triplets are not weighted.
     """
     zero, one = lower_distances.dtype.type(0), lower_distances.dtype.type(1)
     for k in range(len(lower_distances)):
-        weight = (gain - lower_gains[k]) * abs(discount - lower_discounts[k]) if by_ndcg else one
+        weight = least + (gain - lower_gains[k]) * abs(discount - lower_discounts[k])
         hinge = max(threshold - lower_distances[k], zero)
         gradient = weight * _power(hinge, exponent)
         pair_gradients[k] = gradient

@@ -150,9 +150,19 @@ class OrderAwareTripletLoss(nn.Module):
         if grades is not None:
             grades = check_grades(grades, lists.skipped)
             return self.of_lists(lists, grades, indices_tuple, graded=True)
+        return self.by_labels(lists, labels, ref_labels, indices_tuple)
+
+    def by_labels(
+        self,
+        lists: BatchLists,
+        labels: Tensor | None,
+        ref_labels: Tensor | None,
+        indices_tuple: tuple[Tensor, ...] | None = None,
+    ) -> Float[Tensor, ""]:
+        """Return the loss of a batch whose lists are graded by the labels in common."""
         if labels is None:
             raise InputError("got no labels; pass labels, grades or teacher")
-        grades = label_grades(labels, ref_labels).to(embeddings.device)
+        grades = label_grades(labels, ref_labels).to(lists.distances.device)
         return self.of_lists(lists, grades, indices_tuple, graded=self.weighting == "ndcg")
 
     def of_lists(

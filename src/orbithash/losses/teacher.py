@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Bool, Float, Int16
+from jaxtyping import Bool, Float, Int16, Int64
 from torch import Tensor, nn
 
 from orbithash.errors import InputError
@@ -55,10 +55,14 @@ def neighbour_grades(
         directions = nn.functional.normalize(vectors - vectors.mean(dim=0))
         similarity = directions[:n] @ directions.T
     similarity.masked_fill_(skipped.to(vectors.device), -math.inf)
-    lengths = similarity.shape[1] - skipped.sum(dim=1)
-    grades = torch.zeros(similarity.shape, dtype=torch.int16, device=similarity.device)
-    for share in shares:
-        grades += nearest(similarity, share_counts(share, lengths.to(similarity.device)))
+    lengths = (~skipped).sum(dim=1, keepdim=True).to(vectors.device)
+    counts = [share_counts(share, lengths) for share in shares]
+    most = int(torch.cat(counts).max()) if n else 0
+    nearest_first = similarity.topk(most, dim=1).values
+    grades = torch.zeros(similarity.shape, dtype=torch.int16, device=vectors.device)
+    for count in counts:
+        if most:
+            grades += nearest(similarity, count, nearest_first.gather(1, (count - 1).clamp_min(0)))
     return grades
 
 
@@ -71,14 +75,18 @@ def share_counts(share: float, lengths: Tensor) -> Tensor:
     return (share * lengths.double() - 1e-9).ceil().long()  # 0.04 · 175 is above 7 in floats
 
 
-def nearest(similarity: Float[Tensor, "n list"], counts: Tensor) -> Bool[Tensor, "n list"]:
-    """Return a mask of the `counts[i]` most similar items of row i; of equal ones, the first."""
-    most = int(counts.max()) if len(counts) else 0
-    if most == 0:
-        return torch.zeros_like(similarity, dtype=torch.bool)
-    last = similarity.topk(most, dim=1).values.gather(1, (counts[:, None] - 1).clamp_min(0))
-    nearer, equal = similarity > last, similarity == last
-    n_equal = counts[:, None] - nearer.sum(dim=1, keepdim=True)
+def nearest(
+    similarity: Float[Tensor, "n list"], count: Int64[Tensor, "n 1"], lowest: Float[Tensor, "n 1"]
+) -> Bool[Tensor, "n list"]:
+    """Return a mask of the `count` most similar items of each row; of equal ones, the first.
+
+    `lowest` is the lowest of their similarities.
+    """
+    mask = similarity >= lowest
+    if torch.equal(mask.sum(dim=1, keepdim=True), count):  # there are no ties, as is usual
+        return mask
+    nearer, equal = similarity > lowest, similarity == lowest
+    n_equal = count - nearer.sum(dim=1, keepdim=True)
     return nearer | (equal & (equal.cumsum(dim=1) <= n_equal))
 
 
