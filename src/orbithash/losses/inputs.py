@@ -112,7 +112,7 @@ def check_memory(
 
 
 def check_grades(grades: object, skipped: Bool[Tensor, "anchors list"]) -> Tensor:
-    """Check for non-negative numbers, one for each item of each list; return them, or floats."""
+    """Check for non-negative numbers, one for each item of each list, and return them."""
     if not isinstance(grades, Tensor):
         raise InputError(
             f"grades must be a torch tensor; got {type(grades).__name__}; "
@@ -123,11 +123,15 @@ def check_grades(grades: object, skipped: Bool[Tensor, "anchors list"]) -> Tenso
             f"grades must have the shape (images, images and memory), {tuple(skipped.shape)}; got "
             f"{tuple(grades.shape)}"
         )
-    if grades.is_complex() or not ((grades >= 0) & (grades < float("inf"))).all():
+    if grades.dtype == torch.bool:
+        return grades.to(torch.int16)
+    # NaN is both the lowest and the highest number.
+    lowest, highest = grades.aminmax() if grades.numel() else (grades.sum(), grades.sum())
+    if not (lowest >= 0 and highest < float("inf")):
         raise InputError(
             "grades must be finite numbers from 0 on, 0 for an unrelated image; got others, or NaN"
         )
-    return grades.detach().to(skipped.device)
+    return grades.detach()
 
 
 def check_teacher(teacher: object, ref_teacher: object) -> Float[Tensor, "list d"]:

@@ -73,21 +73,23 @@ class LookLoss(nn.Module):
             teacher: The teacher's vectors of the batch, (images, d).
             ref_teacher: The teacher's vectors of the memory.
         """
-        memory = {} if ref_emb is None else {"ref_emb": ref_emb, "ref_labels": ref_labels}
-        if self.weight == 0:
-            value: Tensor = self.loss(embeddings, labels, **memory)  # type: ignore[misc]
-        elif teacher is None:
-            raise InputError(
-                "the look of images needs a teacher; pass teacher=, a vector for each embedding"
-            )
-        else:
+        others: dict[str, Any] = {}
+        if ref_emb is not None:
+            others = {"ref_emb": ref_emb, "ref_labels": ref_labels}
+        term = embeddings.new_zeros(())
+        if self.weight > 0:
+            if teacher is None:
+                raise InputError(
+                    "the look of images needs a teacher; pass teacher=, a vector for each embedding"
+                )
             lists = batch_lists(embeddings, labels, ref_emb, ref_labels)
             grades = neighbour_grades(teacher, ref_teacher, self.shares, skipped=lists.skipped)
-            value = self.weight * self.look.of_lists(lists, grades, graded=True)
-            if isinstance(self.loss, OrderAwareTripletLoss) and shares_lists(self.loss):
-                value = self.loss.by_labels(lists, labels, ref_labels) + value
-            elif self.loss is not None:
-                value = self.loss(embeddings, labels, **memory) + value
+            term = self.weight * self.look(embeddings, grades=grades, lists=lists)
+            if type(self.loss) is OrderAwareTripletLoss:  # distances are computed once
+                others["lists"] = lists
+        value: Tensor = term
+        if self.loss is not None:
+            value = self.loss(embeddings, labels, **others) + term
         self._count_triplets()
         return value
 
@@ -102,8 +104,3 @@ class LookLoss(nn.Module):
 
     def extra_repr(self) -> str:
         return f"weight={self.weight}, shares={self.shares}"
-
-
-def shares_lists(loss: OrderAwareTripletLoss) -> bool:
-    """Return whether a loss computes its lists as the term by the teacher does: once is enough."""
-    return type(loss).forward is OrderAwareTripletLoss.forward

@@ -8,7 +8,7 @@ margin is in bits.
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int16, Real, Shaped
+from jaxtyping import Bool, Float, Int16, Real
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
@@ -118,6 +118,7 @@ class OrderAwareTripletLoss(nn.Module):
         grades: Tensor | None = None,
         teacher: Tensor | None = None,
         ref_teacher: Tensor | None = None,
+        lists: BatchLists | None = None,
     ) -> Float[Tensor, ""]:
         """Return the loss of a batch.
 
@@ -138,8 +139,12 @@ class OrderAwareTripletLoss(nn.Module):
             teacher: Vectors (images, d) whose nearest neighbours give the grades: see
                 `orbithash.losses.teacher.neighbour_grades`.
             ref_teacher: The teacher's vectors of the memory.
+            lists: What `batch_lists` returned for this batch, if another loss needed it, too.
         """
-        lists = batch_lists(embeddings, labels, ref_emb, ref_labels)
+        if lists is None:
+            lists = batch_lists(embeddings, labels, ref_emb, ref_labels)
+        graded = grades is not None or teacher is not None or self.weighting == "ndcg"
+        weighting = "ndcg" if graded and self.weighting == "ap" else self.weighting
         if teacher is not None and grades is None:
             grades = neighbour_grades(teacher, ref_teacher, skipped=lists.skipped)
         elif teacher is not None or ref_teacher is not None:
@@ -147,48 +152,26 @@ class OrderAwareTripletLoss(nn.Module):
                 "a teacher gives the grades, and ref_teacher belongs to teacher; pass grades, or "
                 "teacher and, for a memory, ref_teacher"
             )
-        if grades is not None:
+        elif grades is not None:
             grades = check_grades(grades, lists.skipped)
-            return self.of_lists(lists, grades, indices_tuple, graded=True)
-        return self.by_labels(lists, labels, ref_labels, indices_tuple)
-
-    def by_labels(
-        self,
-        lists: BatchLists,
-        labels: Tensor | None,
-        ref_labels: Tensor | None,
-        indices_tuple: tuple[Tensor, ...] | None = None,
-    ) -> Float[Tensor, ""]:
-        """Return the loss of a batch whose lists are graded by the labels in common."""
-        if labels is None:
+        elif labels is not None:
+            grades = label_grades(labels, ref_labels)
+        else:
             raise InputError("got no labels; pass labels, grades or teacher")
-        grades = label_grades(labels, ref_labels).to(lists.distances.device)
-        return self.of_lists(lists, grades, indices_tuple, graded=self.weighting == "ndcg")
-
-    def of_lists(
-        self,
-        lists: BatchLists,
-        grades: Shaped[Tensor, "anchors list"],
-        indices_tuple: tuple[Tensor, ...] | None = None,
-        *,
-        graded: bool,
-    ) -> Float[Tensor, ""]:
-        """Return the loss of a batch whose lists have these grades."""
-        distances, hamming, skipped, n_bits, has_memory = lists
+        distances = lists.distances
         if grades.dtype != torch.int16:
             grades = grades.to(distances.dtype)
-        grades = grades.masked_fill(skipped, NOT_RANKED)
-        margin = self.margin_of_bits * n_bits if self.margin is None else self.margin
-        weighting = "ndcg" if graded and self.weighting == "ap" else self.weighting
+        grades = grades.to(distances.device).masked_fill(lists.skipped, NOT_RANKED)
+        margin = self.margin_of_bits * lists.n_bits if self.margin is None else self.margin
         with torch.autocast(distances.device.type, enabled=False):
-            graded_lists = (distances, hamming, grades, self._tie_keys(distances.detach()))
+            ranked = (distances, lists.hamming, grades, self._tie_keys(distances.detach()))
             rule = (margin, self.gamma, weighting)
             if indices_tuple is None:
-                sums = Sums(*_AllTriplets.apply(*graded_lists, *rule, graded))  # type: ignore[no-untyped-call]
+                sums = Sums(*_AllTriplets.apply(*ranked, *rule, graded))  # type: ignore[no-untyped-call]
             else:
-                offset = len(distances) if has_memory else 0
+                offset = len(distances) if lists.has_memory else 0
                 triplets = check_triplets(indices_tuple, grades, offset, graded)
-                sums = _sum_given_triplets(triplets, *graded_lists, *rule)
+                sums = _sum_given_triplets(triplets, *ranked, *rule)
             self.last = Sums(*(number.detach() for number in sums))
             divisor = {
                 "sum": torch.ones_like(sums.total),
