@@ -21,8 +21,17 @@ def literal_loss(
     memory=None,
     memory_labels=None,
     only=None,
+    grades=None,
 ):
-    """`ties` is "distance" or "index"; `only` is a set of (anchor, positive, negative)."""
+    """`ties` is "distance" or "index"; `only` is a set of (anchor, positive, negative).
+
+    `grades` take the place of the labels in common; without labels, equal embeddings are copies.
+    """
+    if labels is None:
+        labels = torch.zeros(len(embeddings), dtype=torch.int64)
+        memory_labels = None if memory is None else torch.zeros(len(memory), dtype=torch.int64)
+    graded = weighting == "ndcg" or grades is not None
+    score = ndcg if graded else average_precision
     items = embeddings if memory is None else torch.cat([embeddings, memory])
     item_labels = labels if memory is None else torch.cat([labels, memory_labels])
     total, weights, triplets, active, anchors = embeddings.sum() * 0, 0.0, 0, 0, set()
@@ -31,16 +40,17 @@ def literal_loss(
             j for j in range(len(items)) if not is_anchor(i, j, items, item_labels, len(labels))
         ]
         distance = {j: ((embeddings[i] - items[j]) ** 2).sum() for j in others}
-        grade = {j: labels_in_common(labels[i], item_labels[j]) for j in others}
+        if grades is None:
+            grade = {j: labels_in_common(labels[i], item_labels[j]) for j in others}
+        else:
+            grade = {j: grades[i, j].item() for j in others}
         ranked = rank(i, others, items, distance, ties)
         for j, k in itertools.permutations(others, 2):
-            graded = weighting == "ndcg"
             exists = grade[j] > grade[k] if graded else grade[j] > 0 and grade[k] == 0
             if not exists or (only is not None and (i, j, k) not in only):
                 continue
             weight = 1.0
             if weighting != "none":
-                score = {"ap": average_precision, "ndcg": ndcg}[weighting]
                 swapped = [{j: k, k: j}.get(item, item) for item in ranked]
                 before = score([grade[item] for item in ranked])
                 weight = abs(before - score([grade[item] for item in swapped]))

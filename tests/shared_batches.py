@@ -16,7 +16,7 @@ def three_steps(environment: dict[str, str], labels_per_image: str, out: Path) -
     os.environ |= environment
     torch.set_num_threads(1)
     from orbithash.data import ShuffledBatches
-    from orbithash.losses import LOSSES
+    from orbithash.losses import LookLoss, OrderAwareTripletLoss
     from orbithash.training import (
         TensorBatches,
         TrainingSettings,
@@ -27,9 +27,10 @@ def three_steps(environment: dict[str, str], labels_per_image: str, out: Path) -
 
     torch.manual_seed(0)
     inputs = torch.rand(27, 6)
-    labels = torch.arange(27) % 3 if labels_per_image == "one" else torch.rand(27, 4) < 0.4
+    labels = torch.rand(27, 4) < 0.4 if labels_per_image == "several" else torch.arange(27) % 3
+    teacher = labels_per_image == "one, and a teacher"
     network = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Sigmoid())
-    loss = LOSSES["order-aware"]()
+    loss = LookLoss(OrderAwareTripletLoss(), 5) if teacher else OrderAwareTripletLoss()
     losses = []
     loss.register_forward_hook(lambda module, arguments, value: losses.append(value.detach()))
     # With nine images, the parts of two processes differ in size.
@@ -37,7 +38,8 @@ def three_steps(environment: dict[str, str], labels_per_image: str, out: Path) -
         epochs=1, batch_size=9, optimizer="sgd", learning_rate=0.1, memory=5
     )
     with joined_processes() as processes:
-        source = TensorBatches(single_views(inputs), labels, ShuffledBatches(27, 9), processes)
+        batches = ShuffledBatches(27, 9)
+        source = TensorBatches(single_views(inputs), labels, batches, processes, teacher)
         train_network(network, loss, source, settings, processes=processes)
     results = {"losses": torch.stack(losses)}
     for name, parameter in network.named_parameters():

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 CROSS_CUTTING = {
     *("commands", "train_images", "nested_codes"),  # cli, training
     *("registry", "engines", "call_depth", "durability"),  # hashers, index
-    *("resuming", "memory_use", "hold_out_classes"),  # training
+    *("resuming", "memory_use", "hold_out_classes", "teacher"),  # training
     *("hostile_uploads", "milvus", "schema"),  # serve
 }
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit, prange
 
+from orbithash.kernels.pair_loops import add_graded_pairs, add_pairs, pairwise_sum_inplace
 from orbithash.kernels.rank_lists import rank_list
 from orbithash.kernels.threads import parallel_njit, threads_for
 
@@ -43,13 +44,16 @@ def triplet_terms(
     margin: float,
     gamma: float,
     weighting: str,
+    graded: bool,
     tie_keys: np.ndarray | None,
 ) -> AnchorSums:
     """Sum over all triplets of every anchor; all arrays are (anchors, n).
 
-    `grades` counts labels in common, −1 where the item is not in the anchor's rank list: the
-    anchor itself, or a copy of it in the memory. Items at the same Hamming distance are ordered by
-    `tie_keys`, non-negative floats of the type of the distances, then by position.
+    `grades` are −1 where the item is not in the anchor's rank list: the anchor itself, or a copy
+    of it in the memory. Triplets are (anchor, grade above 0, grade 0), weighted by "ap" or "none";
+    if `graded`, they are (anchor, higher grade, lower grade), weighted by "ndcg" or "none". Items
+    at the same Hamming distance are ordered by `tie_keys`, non-negative floats of the type of the
+    distances, then by position.
     """
     n_anchors = len(distances)
     sums = AnchorSums(
@@ -67,11 +71,9 @@ def triplet_terms(
     keys = (distances if tie_keys is None else tie_keys).view(unsigned)
     key_bits = 0 if tie_keys is None else 8 * distances.itemsize
     with threads_for(distances.size):
-        if weighting == "ndcg":
-            _sum_graded(distances, hamming, grades, keys, key_bits, margin, gamma, *sums)
-        else:
-            by_ap = weighting == "ap"
-            _sum_binary(distances, hamming, grades, keys, key_bits, margin, gamma, by_ap, *sums)
+        sum_pairs = _sum_graded if graded else _sum_binary
+        weighted = weighting != "none"
+        sum_pairs(distances, hamming, grades, keys, key_bits, margin, gamma, weighted, *sums)
     return sums
 
 
@@ -183,7 +185,7 @@ def _sum_pairs(  # type: ignore[no-untyped-def]
                 if case == MISRANKED
                 else (n_negatives_before[j], len(negative_distances))
             )
-            _add_pairs(
+            add_pairs(
                 margin + positive_distances[j],
                 negative_distances[start:stop],
                 positive_terms[case, j],
@@ -194,72 +196,14 @@ def _sum_pairs(  # type: ignore[no-untyped-def]
                 losses[start:stop],
                 active[start:stop],
             )
-        positive_gradients[j] = _pairwise_sum_inplace(pair_gradients)
+        positive_gradients[j] = pairwise_sum_inplace(pair_gradients)
     # The gradients lack the factor γ so far.
     return (
-        _pairwise_sum_inplace(losses),
-        _pairwise_sum_inplace(active),
+        pairwise_sum_inplace(losses),
+        pairwise_sum_inplace(active),
         gamma * positive_gradients,
         gamma * negative_gradients,
     )
-
-
-@njit(cache=True, nogil=True)
-def _add_pairs(  # type: ignore[no-untyped-def]
-    threshold,
-    negative_distances,
-    positive_term,
-    negative_terms,
-    exponent,
-    pair_gradients,
-    negative_gradients,
-    losses,
-    active,
-):
-    """Pair one positive with a run of negatives: the innermost loop, which must vectorise.
-
-    hinge = threshold − distance of the negative, where the threshold is the margin plus the
-    distance of the positive. A pair's gradient, without the factor γ, is λ·hinge^(γ−1).
-
-    There is no reduction over the run, so the loop vectorises without `fastmath`, whose sums can
-    differ from one compilation to the next.
-    """
-    zero, one = negative_distances.dtype.type(0), negative_distances.dtype.type(1)
-    for k in range(len(negative_distances)):
-        hinge = max(threshold - negative_distances[k], zero)
-        gradient = (positive_term + negative_terms[k]) * _power(hinge, exponent)
-        pair_gradients[k] = gradient
-        negative_gradients[k] -= gradient
-        losses[k] += gradient * hinge
-        active[k] += one if hinge > zero else zero
-
-
-@njit(cache=True, nogil=True)
-def _pairwise_sum_inplace(values):  # type: ignore[no-untyped-def]
-    """Return the sum, adding the second half to the first until one is left. Destroys `values`."""
-    n = len(values)
-    while n > 1:
-        half = (n + 1) // 2
-        front, back = values[: n - half], values[half:n]
-        for i in range(len(front)):
-            front[i] += back[i]
-        n = half
-    return values[0]
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _power(hinge, exponent):  # type: ignore[no-untyped-def]
-    """Return hinge^(γ−1), and 0 where the hinge is 0.
-
-    γ = 1, 2 and 3 need no `pow`; the compiler moves the choice between them out of the loops.
-    """
-    if exponent == 1:
-        return hinge
-    if exponent == 0:
-        return np.sign(hinge)
-    if exponent == 2:
-        return hinge * hinge
-    return hinge**exponent
 
 
 @njit(cache=True, nogil=True)
@@ -291,25 +235,27 @@ def _sum_graded(  # type: ignore[no-untyped-def]
     key_bits,
     margin,
     gamma,
+    by_ndcg,
     out_losses,
     out_weights,
     out_triplets,
     out_active,
     out_gradients,
 ):
-    """Sum over the triplets (anchor, higher grade, lower grade), weighted by ΔNDCG."""
+    """Sum over the triplets (anchor, higher grade, lower grade), weighted by ΔNDCG or by 1."""
     discounts = 1 / np.log2(np.arange(grades.shape[1]) + 2)
     for anchor in prange(len(distances)):
         items = np.flatnonzero(grades[anchor] >= 0)
-        if len(items) == 0:
+        n_positives = np.count_nonzero(grades[anchor] > 0)
+        if n_positives == 0:
             continue
-        order = rank_list(items, hamming[anchor], keys[anchor], key_bits)
-        # 2^grade − 1, relative to the highest in the list, so that many labels do not overflow.
-        grade = grades[anchor][order].astype(np.float64)
-        gains = 2.0 ** (grade - grade.max()) - 2.0 ** (-grade.max())
-        ideal = (np.sort(gains)[::-1] * discounts[: len(gains)]).sum()
-        if ideal == 0:
-            continue
+        # Without weights, any order gives the same sums.
+        order = rank_list(items, hamming[anchor], keys[anchor], key_bits) if by_ndcg else items
+        ranks = _ranks_by_grade(order, grades[anchor], n_positives)
+        items = order[ranks]
+        gains = _gains(grades[anchor][items], discounts, n_positives)
+        if not by_ndcg:
+            gains[:] = 0.0  # λ = 1 + 0
         (
             out_losses[anchor],
             out_weights[anchor],
@@ -317,48 +263,100 @@ def _sum_graded(  # type: ignore[no-untyped-def]
             out_active[anchor],
             gradients,
         ) = _sum_graded_pairs(
-            distances[anchor][order],
-            (gains / ideal).astype(distances.dtype),
-            discounts[: len(gains)].astype(distances.dtype),
+            distances[anchor][items],
+            grades[anchor][items],
+            gains.astype(distances.dtype),
+            discounts[ranks].astype(distances.dtype),
+            distances.dtype.type(0 if by_ndcg else 1),
+            n_positives,
             margin,
             gamma,
         )
-        for i in range(len(order)):
-            out_gradients[anchor, order[i]] = gradients[i]
+        for i in range(len(items)):
+            out_gradients[anchor, items[i]] = gradients[i]
 
 
 @njit(cache=True, nogil=True)
-def _sum_graded_pairs(distances, gains, discounts, margin, gamma):  # type: ignore[no-untyped-def]
-    """Sum λ·hinge^γ over all pairs (j, k) of one rank list with gain j > gain k.
+def _ranks_by_grade(order, grade, n_positives):  # type: ignore[no-untyped-def]
+    """Return the ranks, from 0, of the items of a rank list, those of the lowest grade first.
 
-    λ = (gain j − gain k) · |discount j − discount k|. All arrays are in rank order. Returns the
-    loss, Σ λ, the numbers of pairs and of active pairs, and the gradient of the loss.
+    Only items above grade 0 are sorted, mostly a small part of the list.
     """
-    zero, one = distances.dtype.type(0), distances.dtype.type(1)
-    exponent = gamma - one
+    ranks = np.empty(len(order), np.int64)
+    rest, positive = 0, len(order) - n_positives
+    for rank in range(len(order)):
+        if grade[order[rank]] > 0:
+            ranks[positive] = rank
+            positive += 1
+        else:
+            ranks[rest] = rank
+            rest += 1
+    positives = ranks[rest:].copy()
+    ranks[rest:] = positives[np.argsort(grade[order[positives]], kind="mergesort")]
+    return ranks
+
+
+@njit(cache=True, nogil=True)
+def _gains(grade, discounts, n_positives):  # type: ignore[no-untyped-def]
+    """Return 2^grade − 1, divided by the DCG of the ideal list; grades are in ascending order."""
+    gains = np.zeros(len(grade))
+    highest = np.float64(grade[-1])
+    ideal = 0.0
+    for i in range(n_positives):
+        place = len(grade) - 1 - i
+        if i > 0 and grade[place] == grade[place + 1]:
+            gains[place] = gains[place + 1]
+        else:  # relative to the highest, so that high grades do not overflow
+            gains[place] = 2.0 ** (grade[place] - highest) - 2.0**-highest
+        ideal += gains[place] * discounts[i]
+    return gains / ideal if ideal > 0 else gains
+
+
+@njit(cache=True, nogil=True)
+def _sum_graded_pairs(  # type: ignore[no-untyped-def]
+    distances, grade, gains, discounts, least, n_positives, margin, gamma
+):
+    """Sum λ·hinge^γ over all pairs (j, k) of one rank list with grade j > grade k.
+
+    All arrays are in the order of the grades, from the lowest, so that the items of lower grades
+    than j come first, and every run of them starts where memory is aligned. Returns the loss, Σ λ,
+    the numbers of pairs and of active pairs, and the gradient of the loss.
+    """
+    exponent = gamma - distances.dtype.type(1)
     gradients = np.zeros_like(distances)
-    loss, weight, pairs, active = 0.0, 0.0, 0.0, 0.0
-    for j in range(len(distances)):
-        if gains[j] == zero:
+    # Per item of lower grade, summed over those of higher grades.
+    losses, weights = np.zeros_like(distances), np.zeros_like(distances)
+    active = np.zeros_like(distances)
+    pair_gradients = np.zeros_like(distances)  # of one j, rewritten by the next
+    n = len(distances)
+    pairs, lower = 0, n - n_positives  # number of items of lower grades than j
+    for j in range(n - n_positives, n):
+        if j > 0 and grade[j] > grade[j - 1]:
+            lower = j
+        if lower == 0:
             continue
-        threshold = margin + distances[j]
-        # Sums over k, in the type of the distances.
-        loss_j, gradient_j, weight_j, pairs_j, active_j = zero, zero, zero, zero, zero
-        for k in range(len(distances)):
-            gain_difference = gains[j] - gains[k]
-            is_pair = one if gain_difference > zero else zero
-            swap_weight = max(gain_difference, zero) * abs(discounts[j] - discounts[k])
-            hinge = max(threshold - distances[k], zero)
-            gradient = swap_weight * _power(hinge, exponent)
-            loss_j += gradient * hinge
-            gradient_j += gradient
-            gradients[k] -= gradient
-            weight_j += swap_weight
-            pairs_j += is_pair
-            active_j += is_pair if hinge > zero else zero
-        gradients[j] += gradient_j
-        loss += loss_j
-        weight += weight_j
-        pairs += pairs_j
-        active += active_j
-    return loss, weight, pairs, active, gamma * gradients
+        add_graded_pairs(
+            margin + distances[j],
+            distances[:lower],
+            gains[j],
+            gains[:lower],
+            discounts[j],
+            discounts[:lower],
+            least,
+            exponent,
+            pair_gradients[:lower],
+            gradients[:lower],
+            losses[:lower],
+            weights[:lower],
+            active[:lower],
+        )
+        gradients[j] += pairwise_sum_inplace(pair_gradients[:lower])
+        pairs += lower
+    # The gradients lack the factor γ so far.
+    return (
+        pairwise_sum_inplace(losses),
+        pairwise_sum_inplace(weights),
+        pairs,
+        pairwise_sum_inplace(active),
+        gamma * gradients,
+    )

@@ -7,6 +7,7 @@ from orbithash.losses.deep_pairwise import DeepPairwiseLoss
 from orbithash.losses.deep_supervised import DeepSupervisedLoss
 from orbithash.losses.fast_average_precision import FastAveragePrecisionLoss
 from orbithash.losses.hashnet import HashNetLoss
+from orbithash.losses.look import LookLoss
 from orbithash.losses.mining import HardNegativeTripletLoss, SemiHardTripletLoss
 from orbithash.losses.nested import NestedLoss
 from orbithash.losses.order_aware import OrderAwareTripletLoss
@@ -24,6 +25,7 @@ __all__ = [
     "FastAveragePrecisionLoss",
     "HardNegativeTripletLoss",
     "HashNetLoss",
+    "LookLoss",
     "NestedLoss",
     "OrderAwareLinearTripletLoss",
     "OrderAwareTripletLoss",

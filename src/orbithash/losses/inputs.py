@@ -1,7 +1,7 @@
 """Checks of a loss's inputs, with messages that say what to pass instead."""
 
 import torch
-from jaxtyping import Int16
+from jaxtyping import Bool, Float, Real
 from torch import Tensor
 
 from orbithash.codes import MAX_BITS
@@ -81,21 +81,28 @@ def check_labels(labels: object, n_images: int, name: str = "labels") -> None:
 
 
 def check_memory(
-    embeddings: Tensor, labels: Tensor, memory: Tensor | None, memory_labels: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Check a memory against the batch; return both of its tensors on the batch's device."""
-    if memory is None or memory_labels is None:
+    embeddings: Tensor, labels: Tensor | None, memory: Tensor | None, memory_labels: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """Check a memory against the batch; return both of its tensors on the batch's device.
+
+    Without labels of the batch, the memory has none.
+    """
+    if memory is None or (memory_labels is None) != (labels is None):
         raise InputError(
             "a memory needs both ref_emb and ref_labels; got only "
             f"{'ref_emb' if memory_labels is None else 'ref_labels'}"
+            if labels is not None
+            else "got ref_labels without labels of the batch; pass both or neither"
         )
     check_embeddings(memory, "ref_emb")
-    check_labels(memory_labels, len(memory), "ref_labels")
     if memory.shape[1] != embeddings.shape[1]:
         raise InputError(
             f"ref_emb has {memory.shape[1]} bits and the batch {embeddings.shape[1]}; "
             "empty the memory when the number of bits changes"
         )
+    if labels is None or memory_labels is None:
+        return memory.to(embeddings.device), None
+    check_labels(memory_labels, len(memory), "ref_labels")
     if labels.shape[1:] != memory_labels.shape[1:]:
         raise InputError(
             f"labels have the shape {tuple(labels.shape)} and ref_labels "
@@ -104,11 +111,62 @@ def check_memory(
     return memory.to(embeddings.device), memory_labels.to(embeddings.device)
 
 
+def check_grades(grades: object, skipped: Bool[Tensor, "anchors list"]) -> Tensor:
+    """Check for non-negative numbers, one for each item of each list, and return them."""
+    if not isinstance(grades, Tensor):
+        raise InputError(
+            f"grades must be a torch tensor; got {type(grades).__name__}; "
+            "convert them with torch.as_tensor"
+        )
+    if grades.shape != skipped.shape:
+        raise InputError(
+            f"grades must have the shape (images, images and memory), {tuple(skipped.shape)}; got "
+            f"{tuple(grades.shape)}"
+        )
+    if grades.dtype == torch.bool:
+        return grades.to(torch.int16)
+    # NaN is both the lowest and the highest number.
+    lowest, highest = grades.aminmax() if grades.numel() else (grades.sum(), grades.sum())
+    if not (lowest >= 0 and highest < float("inf")):
+        raise InputError(
+            "grades must be finite numbers from 0 on, 0 for an unrelated image; got others, or NaN"
+        )
+    return grades.detach()
+
+
+def check_teacher(teacher: object, ref_teacher: object) -> Float[Tensor, "list d"]:
+    """Check for vectors of finite numbers; return those of batch and memory in one tensor."""
+    parts = [teacher] if ref_teacher is None else [teacher, ref_teacher]
+    vectors: list[Tensor] = []
+    for name, part in zip(("teacher", "ref_teacher"), parts, strict=False):
+        if not isinstance(part, Tensor):
+            raise InputError(
+                f"{name} must be a torch tensor; got {type(part).__name__}; "
+                "convert the vectors with torch.as_tensor"
+            )
+        if part.ndim != 2:
+            raise InputError(
+                f"{name} must have the shape (images, d); got {tuple(part.shape)}; "
+                "pass a vector for each image"
+            )
+        # The sum is quick; it may be infinite although all numbers are finite.
+        if not part.sum().isfinite() and not part.isfinite().all():
+            raise InputError(f"{name} contains NaN or infinite numbers; leave these images out")
+        vectors.append(part)
+    if vectors[0].shape[1] != vectors[-1].shape[1]:
+        raise InputError(
+            f"teacher has vectors of {vectors[0].shape[1]} numbers and ref_teacher of "
+            f"{vectors[-1].shape[1]}; pass vectors of the same space"
+        )
+    dtype = torch.float64 if vectors[0].dtype == torch.float64 else torch.float32
+    return torch.cat([part.detach().to(vectors[0].device, dtype) for part in vectors])
+
+
 def check_triplets(
     indices: tuple[Tensor, ...],
-    grades: Int16[Tensor, "anchors list"],
+    grades: Real[Tensor, "anchors list"],
     offset: int,
-    weighting: str,
+    graded: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Check a miner's (anchors, positives, negatives); return them as positions in the lists.
 
@@ -140,7 +198,7 @@ def check_triplets(
     if offset:
         ranked = (grades[anchors, positives] >= 0) & (grades[anchors, negatives] >= 0)
         anchors, positives, negatives = anchors[ranked], positives[ranked], negatives[ranked]
-    valid = are_triplets(grades[anchors, positives], grades[anchors, negatives], weighting)
+    valid = are_triplets(grades[anchors, positives], grades[anchors, negatives], graded)
     if not valid.all():
         first = int((~valid).nonzero()[0])
         triplet = (
@@ -148,9 +206,10 @@ def check_triplets(
             int(positives[first]) - offset,
             int(negatives[first]) - offset,
         )
+        kind = "more related, less related" if graded else "related, unrelated"
         raise InputError(
             f"{int((~valid).sum())} of {len(valid)} triplets in indices_tuple are not (anchor, "
-            f"related, unrelated) by the labels, the first of them {triplet}; "
-            "pass the labels that the miner saw"
+            f"{kind}) by the labels or grades, the first of them {triplet}; "
+            "pass those that the miner saw"
         )
     return anchors, positives, negatives

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from orbithash.errors import InputError
+from orbithash.losses.teacher import takes_teacher
 
 
 class NestedLoss(nn.Module):
@@ -17,7 +18,8 @@ class NestedLoss(nn.Module):
 
     Each loss is called with the first n columns of the embeddings and, if there is one, of the
     memory. The losses may differ: those with fixed codes of the classes, or with a margin in bits,
-    are made for one length. Triplets are counted if the losses count them.
+    are made for one length. Triplets are counted if the losses count them. A teacher's vectors are
+    passed to the losses that take them.
 
     Args:
         losses: A loss by number of bits; the largest is the length of the embeddings.
@@ -43,6 +45,8 @@ class NestedLoss(nn.Module):
         labels: Tensor,
         ref_emb: Float[Tensor, "m bits"] | None = None,
         ref_labels: Tensor | None = None,
+        teacher: Tensor | None = None,
+        ref_teacher: Tensor | None = None,
     ) -> Float[Tensor, ""]:
         """Return the loss of a batch; `ref_emb` is a memory, for losses that take one."""
         if embeddings.shape[1] != self.lengths[-1]:
@@ -52,12 +56,19 @@ class NestedLoss(nn.Module):
             )
         total = embeddings.new_zeros(())
         for n in self.lengths:
-            memory: dict[str, Any] = {}
+            loss, others = self.loss_of(n), dict[str, Any]()
             if ref_emb is not None:
-                memory = {"ref_emb": ref_emb[:, :n], "ref_labels": ref_labels}
-            total = total + self.weights[n] * self.loss_of(n)(embeddings[:, :n], labels, **memory)
+                others = {"ref_emb": ref_emb[:, :n], "ref_labels": ref_labels}
+            if takes_teacher(loss):
+                others |= {"teacher": teacher, "ref_teacher": ref_teacher}
+            total = total + self.weights[n] * loss(embeddings[:, :n], labels, **others)
         self._count_triplets()
         return total
+
+    @property
+    def takes_teacher(self) -> bool:
+        """Whether any of the losses needs `teacher`."""
+        return any(takes_teacher(loss) for loss in self.losses.values())
 
     def loss_of(self, n_bits: int) -> nn.Module:
         """Return the loss of the first `n_bits` bits."""

@@ -5,22 +5,31 @@ Chen et al., "Improving Deep Binary Embedding Networks by Order-aware Reweightin
 margin is in bits.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float, Int16
+from jaxtyping import Bool, Float, Int16, Real
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from orbithash.errors import InputError
 from orbithash.kernels.triplets import triplet_terms
-from orbithash.losses.inputs import check_embeddings, check_labels, check_memory, check_triplets
+from orbithash.losses.inputs import (
+    check_embeddings,
+    check_grades,
+    check_labels,
+    check_memory,
+    check_triplets,
+)
 from orbithash.losses.pairs import (
-    grades_of_lists,
+    NOT_RANKED,
+    copies_of_anchors,
     hamming_distances,
+    labels_in_common,
     squared_distances,
     uses_kernels,
 )
+from orbithash.losses.teacher import neighbour_grades
 from orbithash.losses.triplet_tensors import AnchorSums, rank_items, sum_triplets, swap_weights
 
 WEIGHTINGS = ("ap", "ndcg", "none")
@@ -36,6 +45,16 @@ class Sums(NamedTuple):
     triplets: Float[Tensor, ""]  # number of triplets
     active: Float[Tensor, ""]  # number of triplets with hinge > 0
     anchors: Float[Tensor, ""]  # number of anchors with triplets
+
+
+class BatchLists(NamedTuple):
+    """The list of each anchor, every image of batch and memory, before it is graded."""
+
+    distances: Float[Tensor, "anchors list"]
+    hamming: Int16[Tensor, "anchors list"]  # the lists are sorted by these
+    skipped: Bool[Tensor, "anchors list"]  # the anchor itself, and copies of it in the memory
+    n_bits: int
+    has_memory: bool
 
 
 class OrderAwareTripletLoss(nn.Module):
@@ -54,7 +73,8 @@ class OrderAwareTripletLoss(nn.Module):
         gamma: The power of the hinge, at least 1.
         weighting: The score whose change weights a triplet: `"ap"`; `"ndcg"`, with the number of
             labels in common as grades and with triplets (anchor, more related, less related); or
-            `"none"`, all weights 1.
+            `"none"`, all weights 1. Given grades, or a teacher's, are weighted by NDCG in place of
+            AP, which knows no grades.
         ties: The order of equal Hamming distances: `"distance"`, by embedding distance and then by
             index; `"index"`; or `"random"`, drawn from torch's generator.
         reduction: The divisor of the sum: 1 (`"sum"`), the number of triplets (`"mean"`), the
@@ -62,7 +82,7 @@ class OrderAwareTripletLoss(nn.Module):
             or the number of anchors that have triplets (`"anchor"`).
     """
 
-    margin_of_bits: ClassVar[float] = 1 / 8  # default margin, as a fraction of the bits
+    margin_of_bits: float = 1 / 8  # default margin, as a fraction of the bits
 
     def __init__(
         self,
@@ -91,12 +111,19 @@ class OrderAwareTripletLoss(nn.Module):
     def forward(
         self,
         embeddings: Tensor,
-        labels: Tensor,
+        labels: Tensor | None = None,
         indices_tuple: tuple[Tensor, ...] | None = None,
         ref_emb: Tensor | None = None,
         ref_labels: Tensor | None = None,
+        grades: Tensor | None = None,
+        teacher: Tensor | None = None,
+        ref_teacher: Tensor | None = None,
+        lists: BatchLists | None = None,
     ) -> Float[Tensor, ""]:
         """Return the loss of a batch.
+
+        With `grades` or `teacher`, triplets are (anchor, higher grade, lower grade). Labels, if
+        there are any, then only tell copies in the memory from other images.
 
         Args:
             embeddings: (images, bits) in [0, 1].
@@ -107,36 +134,44 @@ class OrderAwareTripletLoss(nn.Module):
                 come from the full rank lists.
             ref_emb: A memory: embeddings of further positives and negatives for every anchor.
             ref_labels: The labels of the memory.
+            grades: The relevance of each image to each anchor, (images, images and memory), from 0
+                on. The grade of an anchor for itself is not used.
+            teacher: Vectors (images, d) whose nearest neighbours give the grades: see
+                `orbithash.losses.teacher.neighbour_grades`.
+            ref_teacher: The teacher's vectors of the memory.
+            lists: What `batch_lists` returned for this batch, if another loss needed it, too.
         """
-        check_embeddings(embeddings)
-        check_labels(labels, len(embeddings))
-        labels = labels.to(embeddings.device)
-        if ref_emb is not None or ref_labels is not None:
-            ref_emb, ref_labels = check_memory(embeddings, labels, ref_emb, ref_labels)
-        # Half precision has too many ties to rank well: compute in float32, autocast or not.
-        dtype = torch.float64 if embeddings.dtype == torch.float64 else torch.float32
-        with torch.autocast(embeddings.device.type, enabled=False):
-            embeddings = embeddings.to(dtype)
-            memory = None if ref_emb is None else ref_emb.to(dtype)
-            items = embeddings if memory is None else torch.cat([embeddings, memory])
-            margin = self.margin
-            if margin is None:
-                margin = self.margin_of_bits * embeddings.shape[1]
-
-            # All of shape (anchors, items): one rank list per anchor, sorted by Hamming distance
-            # and then by the tie keys.
-            distances = squared_distances(embeddings, items)
-            hamming = hamming_distances(embeddings.detach(), items.detach())
-            grades = grades_of_lists(embeddings, labels, memory, ref_labels)
-            lists = (distances, hamming, grades, self._tie_keys(distances.detach()))
-            rule = (margin, self.gamma, self.weighting)
+        if lists is None:
+            lists = batch_lists(embeddings, labels, ref_emb, ref_labels)
+        graded = grades is not None or teacher is not None or self.weighting == "ndcg"
+        weighting = "ndcg" if graded and self.weighting == "ap" else self.weighting
+        if teacher is not None and grades is None:
+            grades = neighbour_grades(teacher, ref_teacher, skipped=lists.skipped)
+        elif teacher is not None or ref_teacher is not None:
+            raise InputError(
+                "a teacher gives the grades, and ref_teacher belongs to teacher; pass grades, or "
+                "teacher and, for a memory, ref_teacher"
+            )
+        elif grades is not None:
+            grades = check_grades(grades, lists.skipped)
+        elif labels is not None:
+            grades = label_grades(labels, ref_labels)
+        else:
+            raise InputError("got no labels; pass labels, grades or teacher")
+        distances = lists.distances
+        if grades.dtype != torch.int16:
+            grades = grades.to(distances.dtype)
+        grades = grades.to(distances.device).masked_fill(lists.skipped, NOT_RANKED)
+        margin = self.margin_of_bits * lists.n_bits if self.margin is None else self.margin
+        with torch.autocast(distances.device.type, enabled=False):
+            ranked = (distances, lists.hamming, grades, self._tie_keys(distances.detach()))
+            rule = (margin, self.gamma, weighting)
             if indices_tuple is None:
-                sums = Sums(*_AllTriplets.apply(*lists, *rule))  # type: ignore[no-untyped-call]
+                sums = Sums(*_AllTriplets.apply(*ranked, *rule, graded))  # type: ignore[no-untyped-call]
             else:
-                offset = 0 if memory is None else len(embeddings)
-                triplets = check_triplets(indices_tuple, grades, offset, self.weighting)
-                sums = _sum_given_triplets(triplets, *lists, *rule)
-
+                offset = len(distances) if lists.has_memory else 0
+                triplets = check_triplets(indices_tuple, grades, offset, graded)
+                sums = _sum_given_triplets(triplets, *ranked, *rule)
             self.last = Sums(*(number.detach() for number in sums))
             divisor = {
                 "sum": torch.ones_like(sums.total),
@@ -164,11 +199,45 @@ class OrderAwareTripletLoss(nn.Module):
         return torch.rand_like(distances) if self.ties == "random" else None
 
     def extra_repr(self) -> str:
-        margin = "bits/8" if self.margin is None else self.margin
+        margin = f"bits/{1 / self.margin_of_bits:g}" if self.margin is None else self.margin
         return (
             f"margin={margin}, gamma={self.gamma}, weighting={self.weighting!r}, "
             f"ties={self.ties!r}, reduction={self.reduction!r}"
         )
+
+
+def batch_lists(
+    embeddings: Tensor,
+    labels: Tensor | None,
+    ref_emb: Tensor | None = None,
+    ref_labels: Tensor | None = None,
+) -> BatchLists:
+    """Check a batch and its memory, and compute the distances of all pairs."""
+    check_embeddings(embeddings)
+    if labels is not None:
+        check_labels(labels, len(embeddings))
+        labels = labels.to(embeddings.device)
+    if ref_emb is not None or ref_labels is not None:
+        ref_emb, ref_labels = check_memory(embeddings, labels, ref_emb, ref_labels)
+    # Half precision has too many ties to rank well: compute in float32, autocast or not.
+    dtype = torch.float64 if embeddings.dtype == torch.float64 else torch.float32
+    with torch.autocast(embeddings.device.type, enabled=False):
+        embeddings = embeddings.to(dtype)
+        memory = None if ref_emb is None else ref_emb.to(dtype)
+        items = embeddings if memory is None else torch.cat([embeddings, memory])
+        return BatchLists(
+            distances=squared_distances(embeddings, items),
+            hamming=hamming_distances(embeddings.detach(), items.detach()),
+            skipped=copies_of_anchors(embeddings, labels, memory, ref_labels),
+            n_bits=embeddings.shape[1],
+            has_memory=memory is not None,
+        )
+
+
+def label_grades(labels: Tensor, ref_labels: Tensor | None) -> Int16[Tensor, "anchors list"]:
+    """Count the labels that the images of batch and memory share with each image of the batch."""
+    others = labels if ref_labels is None else torch.cat([labels, ref_labels.to(labels.device)])
+    return labels_in_common(labels, others)
 
 
 class _AllTriplets(torch.autograd.Function):
@@ -187,6 +256,7 @@ class _AllTriplets(torch.autograd.Function):
         margin: float,
         gamma: float,
         weighting: str,
+        graded: bool,
     ) -> tuple[Tensor, ...]:
         if uses_kernels(distances.device):
             arrays = triplet_terms(
@@ -196,11 +266,14 @@ class _AllTriplets(torch.autograd.Function):
                 margin=margin,
                 gamma=gamma,
                 weighting=weighting,
+                graded=graded,
                 tie_keys=None if tie_keys is None else tie_keys.contiguous().numpy(),
             )
             sums = AnchorSums(*(torch.from_numpy(array) for array in arrays))
         else:
-            sums = sum_triplets(distances, hamming, grades, tie_keys, margin, gamma, weighting)
+            sums = sum_triplets(
+                distances, hamming, grades, tie_keys, margin, gamma, weighting, graded
+            )
         ctx.save_for_backward(sums.gradients)
         per_anchor = (sums.losses, sums.weights, sums.triplets, sums.active, sums.triplets > 0)
         batch = Sums(*(values.sum().to(distances.dtype) for values in per_anchor))
@@ -211,14 +284,14 @@ class _AllTriplets(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, scale: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
         (gradients,) = ctx.saved_tensors
-        return (scale * gradients, None, None, None, None, None, None)
+        return (scale * gradients, *[None] * 7)
 
 
 def _sum_given_triplets(
     triplets: tuple[Tensor, Tensor, Tensor],
     distances: Float[Tensor, "anchors list"],
     hamming: Int16[Tensor, "anchors list"],
-    grades: Int16[Tensor, "anchors list"],
+    grades: Real[Tensor, "anchors list"],
     tie_keys: Float[Tensor, "anchors list"] | None,
     margin: float,
     gamma: float,

@@ -29,12 +29,22 @@ def grades_of_lists(
 
     The anchor itself, and copies of it in the memory, have the grade `NOT_RANKED`.
     """
-    grades = labels_in_common(labels, labels).fill_diagonal_(NOT_RANKED)
-    if memory is None or memory_labels is None:
-        return grades
-    memory_grades = labels_in_common(labels, memory_labels)
-    memory_grades[same_item(embeddings, labels, memory, memory_labels)] = NOT_RANKED
-    return torch.cat([grades, memory_grades], dim=1)
+    others = labels if memory_labels is None else torch.cat([labels, memory_labels])
+    copies = copies_of_anchors(embeddings, labels, memory, memory_labels)
+    return labels_in_common(labels, others).masked_fill_(copies, NOT_RANKED)
+
+
+def copies_of_anchors(
+    embeddings: Float[Tensor, "n bits"],
+    labels: Tensor | None,
+    memory: Float[Tensor, "m bits"] | None = None,
+    memory_labels: Tensor | None = None,
+) -> Bool[Tensor, "n list"]:
+    """Return a mask of the items of batch and memory that are the anchor itself or a copy of it."""
+    itself = torch.eye(len(embeddings), dtype=torch.bool, device=embeddings.device)
+    if memory is None:
+        return itself
+    return torch.cat([itself, same_item(embeddings, labels, memory, memory_labels)], dim=1)
 
 
 def pairs_once(related: Bool[Tensor, "n n"]) -> Bool[Tensor, "n n"]:
@@ -44,16 +54,18 @@ def pairs_once(related: Bool[Tensor, "n n"]) -> Bool[Tensor, "n n"]:
 
 def same_item(
     embeddings: Float[Tensor, "n bits"],
-    labels: Tensor,
+    labels: Tensor | None,
     memory: Float[Tensor, "m bits"],
-    memory_labels: Tensor,
+    memory_labels: Tensor | None,
 ) -> Bool[Tensor, "n m"]:
     """Return a mask of copies: memory items with the embedding and labels of an image in the batch.
 
-    A memory has no ids to compare. Another image with the same labels and exactly the same
-    embedding counts as the anchor too.
+    A memory has no ids to compare. Another image with the same labels, if there are any, and
+    exactly the same embedding counts as the anchor too.
     """
     same = _equal_rows(embeddings.detach(), memory.detach())
+    if labels is None or memory_labels is None:
+        return same
     if labels.ndim == 1:
         return same & (labels[:, None] == memory_labels[None, :])
     return same & _equal_rows(labels, memory_labels)

@@ -1,8 +1,9 @@
 """Pure-torch version of the compiled triplet kernel, for any device.
 
 Each anchor has a list of all other items, ranked by Hamming distance. An item's grade is the number
-of labels that it shares with the anchor, or −1 if it is not in the list, like the anchor itself.
-The loss is Σ λ·hinge^γ over triplets (anchor, positive, negative):
+of labels that it shares with the anchor, or any other number from 0 on; it is −1 if the item is not
+in the list, like the anchor itself. The loss is Σ λ·hinge^γ over triplets (anchor, positive,
+negative):
 
     hinge   max(margin + distance of the positive − distance of the negative, 0)
     λ       change of the list's score (AP or NDCG) if positive and negative swap ranks
@@ -14,7 +15,7 @@ positive, negative) tensors. Explicit triplets, such as a miner's, use the same 
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int16, Int64
+from jaxtyping import Bool, Float, Int16, Int64, Real
 from torch import Tensor
 
 CHUNK = 2**22  # number of (anchor, positive, negative) entries computed at once
@@ -52,7 +53,7 @@ class AnchorSums(NamedTuple):
 
 def rank_items(
     hamming: Int16[Tensor, "anchors list"],
-    grades: Int16[Tensor, "anchors list"],
+    grades: Real[Tensor, "anchors list"],
     tie_keys: Float[Tensor, "anchors list"] | None,
     dtype: torch.dtype,
 ) -> RankedItems:
@@ -112,14 +113,14 @@ def swap_weights(
 
 
 def are_triplets(
-    positive_grades: Int16[Tensor, "..."], negative_grades: Int16[Tensor, "..."], weighting: str
+    positive_grades: Real[Tensor, "..."], negative_grades: Real[Tensor, "..."], graded: bool
 ) -> Bool[Tensor, "..."]:
     """Return whether two items form a triplet with the anchor.
 
-    The positive must be related and the negative unrelated; for NDCG, the positive must be more
-    related than the negative.
+    The positive must be related and the negative unrelated; if `graded`, the positive must have
+    the higher grade.
     """
-    if weighting == "ndcg":
+    if graded:
         return (positive_grades > negative_grades) & (negative_grades >= 0)
     return (positive_grades > 0) & (negative_grades == 0)
 
@@ -127,11 +128,12 @@ def are_triplets(
 def sum_triplets(
     distances: Float[Tensor, "anchors list"],
     hamming: Int16[Tensor, "anchors list"],
-    grades: Int16[Tensor, "anchors list"],
+    grades: Real[Tensor, "anchors list"],
     tie_keys: Float[Tensor, "anchors list"] | None,
     margin: float,
     gamma: float,
     weighting: str,
+    graded: bool,
 ) -> AnchorSums:
     """Sum over all triplets of every anchor, in chunks of anchors and of their lists."""
     ranked = rank_items(hamming, grades, tie_keys, distances.dtype)
@@ -145,7 +147,7 @@ def sum_triplets(
             rows = slice(row_start, row_start + row_step)  # anchors
             columns = slice(column_start, column_start + column_step)  # candidate positives
             # All tensors are [anchor, positive, negative].
-            exists = are_triplets(grades[rows, columns, None], grades[rows, None], weighting)
+            exists = are_triplets(grades[rows, columns, None], grades[rows, None], graded)
             weights = exists * swap_weights(
                 ranked.take(rows, columns, None), ranked.take(rows, None), weighting
             )

@@ -42,6 +42,7 @@ class Batch:
 
     inputs: Shaped[Tensor, "n ..."]  # floats, or pixels as bytes
     labels: Shaped[Tensor, "n *classes"]
+    teacher: Float[Tensor, "n d"] | None = None  # vectors for losses that take a teacher
 
 
 @runtime_checkable
@@ -101,12 +102,16 @@ def several_views(
 
 @dataclass(frozen=True, eq=False)
 class TensorBatches:
-    """Batches of inputs in memory; `batches` yields positions in `views`."""
+    """Batches of inputs in memory; `batches` yields positions in `views`.
+
+    The teacher's vectors are the inputs as they are encoded, whichever views are drawn.
+    """
 
     views: InputViews
     labels: Shaped[Tensor, "n *classes"]
     batches: Batcher
     processes: Processes = SINGLE_PROCESS
+    with_teacher: bool = False
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -115,7 +120,9 @@ class TensorBatches:
         for number, rows in islice(enumerate(self.batches(epoch)), first, None):
             share = self.processes.share(len(rows))
             inputs = self.views.draw(rows, epoch, number)[share]
-            yield Batch(inputs, self.labels[torch.from_numpy(rows[share])])
+            positions = torch.from_numpy(rows[share])
+            teacher = self.views.inputs[positions].flatten(1) if self.with_teacher else None
+            yield Batch(inputs, self.labels[positions], teacher)
 
 
 @runtime_checkable
@@ -207,12 +214,14 @@ class ImageBatches:
     """Batches of images for the loop, a `BatchSource`.
 
     `batches` yields positions in the reader's rows, for `epochs` epochs. `unreadable` is called
-    with path and reason whenever an image cannot be read.
+    with path and reason whenever an image cannot be read. `teacher` has a vector for each of the
+    reader's rows, for losses that take one.
     """
 
     reader: ImageReader
     batches: Batcher
     epochs: int
+    teacher: Float[Tensor, "train d"] | None = None
     n_workers: int = 0
     unreadable: Callable[[str, str], None] = lambda path, reason: None
     _stream: Generator[Pixels | InputError, None, None] | None = field(default=None, init=False)
@@ -227,7 +236,10 @@ class ImageBatches:
             for position, reason in loaded.unreadable.items():
                 self.unreadable(self.reader.images.paths[self.reader.rows[position]], reason)
             labels = torch.from_numpy(self.reader.labels[loaded.positions])
-            yield Batch(as_input(loaded.pixels), labels)
+            teacher = None
+            if self.teacher is not None:
+                teacher = self.teacher[torch.from_numpy(loaded.positions)]
+            yield Batch(as_input(loaded.pixels), labels, teacher)
 
     def close(self) -> None:
         """End the workers."""

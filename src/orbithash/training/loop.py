@@ -4,12 +4,14 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from orbithash.encoders import Epoch
-from orbithash.errors import DivergedError
+from orbithash.errors import DivergedError, InputError
+from orbithash.losses.teacher import takes_teacher
 from orbithash.training.batches import Batch, BatchSource
 from orbithash.training.checkpoint import Checkpoints, device_of
 from orbithash.training.hooks import Hooks
@@ -161,17 +163,23 @@ def step(
             network, batch.inputs.to(device), state.part_size, n_largest
         )
     embeddings = processes.gather(own_embeddings.float())
-    memory = state.memory
+    memory, teacher = state.memory, None
+    others: dict[str, Any] = {}
+    if memory.embeddings is not None:
+        others = {"ref_emb": memory.embeddings, "ref_labels": memory.labels}
+    if takes_teacher(state.loss):
+        if batch.teacher is None:
+            raise InputError(
+                f"{type(state.loss).__name__} takes a teacher's vectors, and the batches have "
+                "none; give them with each batch, or train with another loss"
+            )
+        teacher = processes.gather_constant(batch.teacher).to(device)
+        others |= {"teacher": teacher, "ref_teacher": memory.teacher}
     # A loss may order ties at random: all processes must draw the same order. The factor is a prime
     # above the number of batches of an epoch.
     with processes.same_draws(state.epoch * 1_000_003 + state.batch):
-        if memory.embeddings is None:
-            value: Tensor = state.loss(embeddings, labels)
-        else:
-            value = state.loss(
-                embeddings, labels, ref_emb=memory.embeddings, ref_labels=memory.labels
-            )
-    memory.add(embeddings, labels)
+        value: Tensor = state.loss(embeddings, labels, **others)
+    memory.add(embeddings, labels, teacher)
     if not math.isfinite(value.item()):
         rate = state.optimizer.param_groups[0]["lr"]
         raise DivergedError(

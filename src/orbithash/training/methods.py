@@ -23,8 +23,9 @@ from orbithash.data import (
 from orbithash.encoders.runs.fingerprints import weights_digest
 from orbithash.errors import InputError
 from orbithash.hashers import HASHERS, Hasher
-from orbithash.losses import LOSSES, NestedLoss
+from orbithash.losses import LOSSES, LookLoss, NestedLoss
 from orbithash.losses.nested import length_weights
+from orbithash.losses.teacher import takes_teacher
 from orbithash.training.settings import TrainingSettings
 
 Labels = Int64[np.ndarray, " n"] | Bool[np.ndarray, "n classes"]
@@ -42,6 +43,11 @@ class Method:
     @property
     def is_loss(self) -> bool:
         return isinstance(self.given, nn.Module) or (self.given is None and self.name in LOSSES)
+
+    @property
+    def takes_teacher(self) -> bool:
+        """Whether the loss takes a teacher's vectors beside the labels."""
+        return isinstance(self.given, nn.Module) and takes_teacher(self.given)
 
     def loss(
         self, *, n_bits: int, n_classes: int, seed: int, reduction: str | None = None
@@ -63,11 +69,12 @@ class Method:
     def _loss_of_length(self, n: int, n_bits: int, of_data: Mapping[str, Any]) -> nn.Module:
         """Return a loss of the first n of all bits."""
         if isinstance(self.given, nn.Module):
-            given: Any = copy.deepcopy(self.given)
-            if n != n_bits and hasattr(given, "margin_of_bits") and given.margin is not None:
-                given.margin *= n / n_bits
-            loss: nn.Module = given
-            return loss
+            given = copy.deepcopy(self.given)
+            parts: list[Any] = single_losses(given) if n != n_bits else []
+            for part in parts:
+                if hasattr(part, "margin_of_bits") and part.margin is not None:
+                    part.margin *= n / n_bits
+            return given
         kind = LOSSES[self.name]
         passed = {"n_bits": n, **of_data}
         check_options(self.name, kind, self.options, reserved=passed.keys() - {"reduction"})
@@ -217,8 +224,7 @@ def plan_training(
         reduction=settings.reduction,
     )
     if settings.memory:
-        parts = loss.losses.values() if isinstance(loss, NestedLoss) else (loss,)
-        for part in parts:
+        for part in single_losses(loss):
             check_takes_memory(part, method.name)
     batches = batches_by_labels(
         used[: len(train)],
@@ -227,6 +233,15 @@ def plan_training(
         seed=seed,
     )
     return TrainingPlan(loss, used, train, held_out, batches)
+
+
+def single_losses(loss: nn.Module) -> list[nn.Module]:
+    """Return the losses by labels that a combination consists of, or the loss itself."""
+    if isinstance(loss, NestedLoss):
+        return [single for part in loss.losses.values() for single in single_losses(part)]
+    if isinstance(loss, LookLoss):
+        return [] if loss.loss is None else single_losses(loss.loss)
+    return [loss]
 
 
 def run_identity(

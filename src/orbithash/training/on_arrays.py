@@ -12,6 +12,7 @@ from orbithash.data import ImageSource, LabelledFeatures
 from orbithash.encoders import Encoder, Epoch, FeatureEncoder
 from orbithash.encoders.runs.fingerprints import weights_digest
 from orbithash.errors import InputError
+from orbithash.losses.teacher import takes_teacher
 from orbithash.metrics.scoring import evaluate_codes
 from orbithash.networks import FeatureHead, HashingNetwork, embed, small_backbone
 from orbithash.training.batches import (
@@ -87,6 +88,7 @@ def train_on_arrays(
                 torch.from_numpy(plan.train_labels),
                 plan.batches,
                 processes,
+                with_teacher=takes_teacher(plan.loss),
             ),
             settings.scaled_to_batch_size(plan.batches.batch_size),
             validate=validation_map if len(plan.held_out) else None,
@@ -199,7 +201,7 @@ def predict_head_seconds(
         seconds = []
         for rows in islice(plan.batches(0), 4):
             inputs = torch.randn(len(rows), n_features)
-            batch = Batch(inputs, torch.from_numpy(plan.train_labels[rows]))
+            batch = Batch(inputs, torch.from_numpy(plan.train_labels[rows]), teacher=inputs)
             started = time.perf_counter()
             step(head, state, batch, settings, SINGLE_PROCESS)
             seconds.append(time.perf_counter() - started)

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Float32
 
-from orbithash.data import ImageSource
+from orbithash.data import ImageSource, LabelledFeatures
 from orbithash.encoders import Encoder, Epoch, ImageEncoder
 from orbithash.encoders.extraction.extract import ImageView, read_image_view, training_features
 from orbithash.encoders.runtime import choose_runtime, run_by
@@ -58,17 +59,7 @@ def train_head(
     of_head = init.head if isinstance(init, ImageEncoder) else init
     check_head(images, backbone.n_features, method, n_bits, settings, of_head, seed=seed)
 
-    def progress(done: int, total: int) -> None:
-        hooks.after_images(done, total)
-        if processes.count == 1 and hooks.stopping():
-            raise Interrupted
-
-    with features_folder(cache) as folder, processes.one_after_another(shared=cache is not None):
-        features, unreadable = training_features(
-            images, backbone, folder, n_views=n_views, progress=progress
-        )
-    for path, reason in unreadable.items():
-        hooks.unreadable(path, reason)
+    features = frozen_features(images, backbone, cache, n_views, hooks, processes)
     if method.is_loss:
         digest = hashlib.sha256(features.made_with.encode()).hexdigest()
         head, history = train_on_arrays(
@@ -86,6 +77,41 @@ def train_head(
         return ImageEncoder(backbone.eval(), head), history
     fitted = fit_hasher(features, method, n_bits, seed=seed)
     return ImageEncoder(backbone.eval(), fitted), []
+
+
+def frozen_features(
+    images: ImageSource,
+    backbone: PhotoBackbone,
+    cache: Path | None,
+    n_views: int,
+    hooks: Hooks,
+    processes: Processes,
+) -> LabelledFeatures:
+    """Return the backbone's features of the images that train or validate; the cache keeps them."""
+
+    def progress(done: int, total: int) -> None:
+        hooks.after_images(done, total)
+        if processes.count == 1 and hooks.stopping():
+            raise Interrupted
+
+    with features_folder(cache) as folder, processes.one_after_another(shared=cache is not None):
+        features, unreadable = training_features(
+            images, backbone, folder, n_views=n_views, progress=progress
+        )
+    for path, reason in unreadable.items():
+        hooks.unreadable(path, reason)
+    return features
+
+
+def teacher_vectors(
+    images: ImageSource, features: LabelledFeatures
+) -> Float32[np.ndarray, "images d"]:
+    """Return a vector for each image, NaN for images without features, which do not train."""
+    row_of = {path: row for row, path in enumerate(features.paths or ())}
+    rows = np.array([row_of.get(path, -1) for path in images.paths])
+    vectors: np.ndarray = features.features[rows]
+    vectors[rows < 0] = np.nan
+    return vectors
 
 
 def check_head(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Int64, Shaped
+from jaxtyping import Float32, Int64, Shaped
 from torch import Tensor
 
 from orbithash.data import ImageSource
@@ -46,6 +46,7 @@ def train_on_images(
     *,
     digest: str = "",
     init: Encoder | None = None,
+    teacher: Float32[np.ndarray, "images d"] | None = None,
     seed: int = 0,
     n_workers: int | None = None,
     device: str = "cpu",
@@ -62,7 +63,8 @@ def train_on_images(
     The head is new, or comes from another run: on images, with its backbone, or on features of this
     backbone. Queries are never used: training images held out choose the epoch, searching some of
     those that train. The seed determines the images held out, the initial head, the batches and the
-    crops, never the method or the number of workers.
+    crops, never the method or the number of workers. `teacher` has a vector for each image, for
+    losses that take one.
 
     With `freeze_statistics` the statistics of batch normalisation stay as they are. With `measure`
     batches are embedded in parts, if they would not fit in `memory_limit` gigabytes, and `on_cost`
@@ -102,6 +104,7 @@ def train_on_images(
             ),
             plan.batches,
             epochs=settings.epochs,
+            teacher=None if teacher is None else torch.from_numpy(teacher[plan.train]),
             n_workers=choices[0],
             unreadable=hooks.unreadable,
         )

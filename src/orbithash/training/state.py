@@ -13,7 +13,7 @@ from orbithash.encoders import Epoch
 
 
 class Memory:
-    """A memory bank: the last `size` embeddings with their labels.
+    """A memory bank: the last `size` embeddings with their labels, and a teacher's vectors if any.
 
     Embeddings are constants from earlier steps: some steps out of date, and without a gradient. A
     size of 0 stores nothing.
@@ -23,26 +23,31 @@ class Memory:
         self.size = size
         self.embeddings: Float[Tensor, "m bits"] | None = None
         self.labels: Tensor | None = None
+        self.teacher: Float[Tensor, "m d"] | None = None
 
-    def add(self, embeddings: Float[Tensor, "n bits"], labels: Tensor) -> None:
-        if not self.size:
-            return
-        embeddings = embeddings.detach()
-        if self.embeddings is not None and self.labels is not None:
-            embeddings = torch.cat([self.embeddings, embeddings])
-            labels = torch.cat([self.labels, labels])
-        # Copies: a view would keep the dropped rows alive.
-        self.embeddings = embeddings[-self.size :].clone()
-        self.labels = labels[-self.size :].clone()
+    def add(
+        self,
+        embeddings: Float[Tensor, "n bits"],
+        labels: Tensor,
+        teacher: Float[Tensor, "n d"] | None = None,
+    ) -> None:
+        if self.size:
+            self.embeddings = self._last(self.embeddings, embeddings.detach())
+            self.labels = self._last(self.labels, labels)
+            self.teacher = None if teacher is None else self._last(self.teacher, teacher)
+
+    def _last(self, kept: Tensor | None, new: Tensor) -> Tensor:
+        rows = new if kept is None else torch.cat([kept, new])
+        return rows[-self.size :].clone()  # a view would keep the dropped rows alive
 
     def tensors(self) -> dict[str, Tensor]:
-        if self.embeddings is None or self.labels is None:
-            return {}
-        return {"embeddings": self.embeddings, "labels": self.labels}
+        kept = {"embeddings": self.embeddings, "labels": self.labels, "teacher": self.teacher}
+        return {name: tensor for name, tensor in kept.items() if tensor is not None}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Restore what `tensors` returned."""
         self.embeddings, self.labels = tensors.get("embeddings"), tensors.get("labels")
+        self.teacher = tensors.get("teacher")
 
 
 class BestEpoch:

@@ -32,7 +32,13 @@ from orbithash.training.machine.environment import seeded
 from orbithash.training.machine.memory import StepCost
 from orbithash.training.methods import Method
 from orbithash.training.on_arrays import predict_head_seconds
-from orbithash.training.on_backbone import N_VIEWS, predict_seconds, train_head
+from orbithash.training.on_backbone import (
+    N_VIEWS,
+    frozen_features,
+    predict_seconds,
+    teacher_vectors,
+    train_head,
+)
 from orbithash.training.on_images import train_on_images
 from orbithash.training.session import TrainingSession
 from orbithash.training.settings import TrainingSettings, resolve_settings
@@ -124,6 +130,11 @@ def plan_tuning(
     if old:
         tune = "whole"
     tune = choose_tune(tune, name, pretrained=pretrained, preset=preset, init=init)
+    if method.takes_teacher and not pretrained:
+        raise InputError(
+            f"{method.name} learns from the backbone's features, and {name} has no trained "
+            "weights; give another backbone, or weights, or a loss by labels alone"
+        )
     if n_views is not None and not method.is_loss:
         logger.warning("%s is fitted to one view of each image; views are not used", method.name)
     plan = Tuning(
@@ -193,11 +204,12 @@ def train_by_tuning(
 ) -> tuple[ImageEncoder, list[Epoch]]:
     """Run the stages: the head, the whole network, or one after the other."""
     head_first = tuning.head_settings is not None and tuning.whole_settings is not None
-    folder = session.folder
+    cache = session.folder / FEATURES if session.folder else None
     encoder: Encoder | None = init
+    last = tuning.whole_settings or tuning.head_settings
+    assert last is not None
+    of_head = with_validation(images, last.validation, seed=seed) if method.is_loss else images
     if tuning.head_settings is not None:
-        last = tuning.whole_settings or tuning.head_settings
-        of_head = with_validation(images, last.validation, seed=seed) if method.is_loss else images
         announce_head(of_head, backbone, method, n_bits, tuning, session, seed=seed)
         # A finished head is restored from its checkpoint, which is checked against the settings.
         encoder, history = train_head(
@@ -207,7 +219,7 @@ def train_by_tuning(
             n_bits,
             tuning.head_settings,
             n_views=tuning.n_views,
-            cache=folder / FEATURES if folder else None,
+            cache=cache,
             init=init,
             seed=seed,
             hooks=session.hooks("head", tuning.head_settings.epochs, last_stage=not head_first),
@@ -218,6 +230,15 @@ def train_by_tuning(
             return encoder, history
     assert tuning.whole_settings is not None
     settings = tuning.whole_settings
+    teacher = None
+    if method.takes_teacher:
+        # The head's features, if they were kept; of other views, none are needed.
+        n_views = tuning.n_views if head_first and cache else 0
+        hooks = session.hooks(FEATURES_STAGE, 0, last_stage=False)
+        features = frozen_features(
+            of_head, backbone.to(device), cache, n_views, hooks, session.processes
+        )
+        teacher = teacher_vectors(images, features)
 
     def announce(cost: StepCost, epoch_seconds: float) -> None:
         total = settings.epochs * epoch_seconds
@@ -241,6 +262,7 @@ def train_by_tuning(
         settings,
         digest=digest,
         init=encoder,
+        teacher=teacher,
         seed=seed,
         n_workers=n_workers,
         device=device,

@@ -20,7 +20,7 @@ def test_shares_are_nearly_equal_and_cover_the_batch():
         assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
-@pytest.mark.parametrize("labels_per_image", ["one", "several"])
+@pytest.mark.parametrize("labels_per_image", ["one", "several", "one, and a teacher"])
 def test_two_processes_have_the_loss_and_gradients_of_one_with_the_whole_batch(
     labels_per_image, tmp_path
 ):

@@ -1,0 +1,143 @@
+"""A loss by labels with a term by a teacher's neighbours."""
+
+import math
+
+import pytest
+import torch
+
+from loss_batches import assert_same_value_and_gradient, random_batch
+from orbithash.errors import InputError
+from orbithash.losses import DeepSupervisedLoss, LookLoss, NestedLoss, OrderAwareTripletLoss
+from orbithash.losses.teacher import neighbour_grades, takes_teacher
+from orbithash.training.state import CountsTriplets
+
+
+def teacher_of(n, seed=0):
+    return torch.rand(n, 6, generator=torch.Generator().manual_seed(seed))
+
+
+def look_term(embeddings, teacher, shares=(0.015, 0.04, 0.1)):
+    """The term by the teacher, with a margin of a sixteenth of the bits."""
+    loss = OrderAwareTripletLoss(weighting="ndcg", margin=embeddings.shape[1] / 16)
+    return loss(embeddings, grades=neighbour_grades(teacher, shares=shares))
+
+
+@pytest.mark.parametrize("many_labels", [False, True])
+@pytest.mark.parametrize("loss", [OrderAwareTripletLoss(), DeepSupervisedLoss()])
+def test_the_loss_is_that_by_labels_plus_the_weighted_term_by_the_teacher(loss, many_labels):
+    embeddings, labels, _ = random_batch(n=12, many_labels=many_labels)
+    teacher = teacher_of(12)
+    assert_same_value_and_gradient(
+        LookLoss(loss, weight=5)(embeddings, labels, teacher=teacher),
+        loss(embeddings, labels) + 5 * look_term(embeddings, teacher),
+        embeddings,
+    )
+
+
+def test_shares_and_margin_are_those_given():
+    embeddings, labels, _ = random_batch(n=12, bits=8)
+    teacher = teacher_of(12)
+    by_teacher = OrderAwareTripletLoss(weighting="ndcg", margin=4.0)
+    assert_same_value_and_gradient(
+        LookLoss(OrderAwareTripletLoss(), weight=2, margin_of_bits=1 / 2, shares=(0.2, 0.6))(
+            embeddings, labels, teacher=teacher
+        ),
+        OrderAwareTripletLoss()(embeddings, labels)
+        + 2 * by_teacher(embeddings, grades=neighbour_grades(teacher, shares=(0.2, 0.6))),
+        embeddings,
+    )
+
+
+def test_a_memory_lengthens_the_lists_of_both_terms():
+    embeddings, labels, _ = random_batch(n=12)
+    others, other_labels, _ = random_batch(n=9, seed=6)
+    memory = torch.cat([others.detach(), embeddings.detach()[:4]])
+    memory_labels = torch.cat([other_labels, labels[:4]])
+    of_memory = {"ref_emb": memory, "ref_labels": memory_labels}
+    teachers = {"teacher": teacher_of(12), "ref_teacher": teacher_of(13, seed=1)}
+    by_teacher = OrderAwareTripletLoss(weighting="ndcg", margin=5 / 16)
+    assert_same_value_and_gradient(
+        LookLoss(OrderAwareTripletLoss(), weight=5)(embeddings, labels, **of_memory, **teachers),
+        OrderAwareTripletLoss()(embeddings, labels, **of_memory)
+        + 5 * by_teacher(embeddings, labels, **of_memory, **teachers),
+        embeddings,
+    )
+
+
+def test_without_a_loss_by_labels_the_teacher_is_enough():
+    embeddings, _, _ = random_batch(n=12)
+    teacher = teacher_of(12)
+    loss = LookLoss(None, weight=2)
+    assert_same_value_and_gradient(
+        loss(embeddings, teacher=teacher), 2 * look_term(embeddings, teacher), embeddings
+    )
+    assert loss.n_triplets > 0
+
+
+def test_weight_0_leaves_the_loss_by_labels_as_it_is():
+    embeddings, labels, _ = random_batch(n=12)
+    loss = LookLoss(OrderAwareTripletLoss(), weight=0)
+    assert loss(embeddings, labels) == OrderAwareTripletLoss()(embeddings, labels)
+    assert not takes_teacher(loss)
+
+
+def test_the_triplets_of_the_loss_by_labels_are_counted():
+    embeddings, labels, _ = random_batch(n=12)
+    by_labels = OrderAwareTripletLoss()
+    loss = LookLoss(by_labels, weight=5)
+    loss(embeddings, labels, teacher=teacher_of(12))
+    assert isinstance(loss, CountsTriplets)
+    assert (loss.n_triplets, loss.active_share) == (by_labels.n_triplets, by_labels.active_share)
+    uncounted = LookLoss(DeepSupervisedLoss(), weight=5)
+    uncounted(embeddings, labels, teacher=teacher_of(12))
+    assert not isinstance(uncounted, CountsTriplets)
+
+
+def test_only_losses_that_declare_it_are_given_a_teacher():
+    assert takes_teacher(LookLoss(None, weight=1))
+    assert not takes_teacher(OrderAwareTripletLoss())
+    assert not takes_teacher(DeepSupervisedLoss())
+    assert takes_teacher(NestedLoss({4: LookLoss(None, weight=1), 8: DeepSupervisedLoss()}))
+    assert not takes_teacher(NestedLoss({4: OrderAwareTripletLoss()}))
+
+
+def test_nested_losses_pass_the_teacher_to_those_that_take_one():
+    embeddings, labels, _ = random_batch(n=12, bits=8)
+    memory, memory_labels, _ = random_batch(n=9, bits=8, seed=6)
+    memory = memory.detach()
+    teachers = {"teacher": teacher_of(12), "ref_teacher": teacher_of(9, seed=1)}
+    losses = {4: LookLoss(OrderAwareTripletLoss(), weight=5), 8: OrderAwareTripletLoss()}
+    assert_same_value_and_gradient(
+        NestedLoss(losses)(
+            embeddings, labels, ref_emb=memory, ref_labels=memory_labels, **teachers
+        ),
+        losses[4](embeddings[:, :4], labels, memory[:, :4], memory_labels, **teachers)
+        + losses[8](embeddings, labels, ref_emb=memory, ref_labels=memory_labels),
+        embeddings,
+    )
+
+
+def test_gradcheck_passes():
+    embeddings, labels, _ = random_batch(n=9)
+    loss = LookLoss(OrderAwareTripletLoss(margin=0.7), weight=5, margin_of_bits=1 / 4)
+    torch.autograd.gradcheck(lambda e: loss(e, labels, teacher=teacher_of(9)), embeddings)
+
+
+def test_a_missing_teacher_is_named():
+    with pytest.raises(InputError, match="needs a teacher; pass teacher="):
+        LookLoss(OrderAwareTripletLoss(), weight=5)(torch.rand(4, 8), torch.arange(4) % 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"weight": -1}, "weight is -1; give a finite number"),
+        ({"weight": math.nan}, "weight is nan"),
+        ({"weight": 1, "margin_of_bits": 0}, "margin_of_bits is 0; give a number above 0"),
+        ({"weight": 1, "shares": (2.0,)}, "shares must be parts of a list"),
+        ({"loss": None, "weight": 0}, "above 0 without a loss by labels"),
+    ],
+)
+def test_invalid_options_are_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        LookLoss(**({"loss": OrderAwareTripletLoss()} | options))
