@@ -70,7 +70,8 @@ class PredictedClass(SupervisedHasher):
     def project(self, X: Any) -> Float[np.ndarray, "n bits"]:
         X = self._check_and_normalize_new(X)
         predicted = (X @ self.weights_ + self.offset_).argmax(axis=1)
-        return self.code_words_[predicted].astype(X.dtype)
+        embeddings: np.ndarray = self.code_words_[predicted].astype(X.dtype)
+        return embeddings
 
 
 def far_apart(
