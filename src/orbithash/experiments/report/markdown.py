@@ -20,9 +20,9 @@ HOW_LOOK = (
 )
 HOW_BESIDE = (
     "Means over seeds. The first four figures are of unseen in unseen: MAP by Hamming and by "
-    "asymmetric distance, Recall@1 and MAP@R. Then the MAP of other queries and databases by "
-    "Hamming distance. Look, by Hamming and by asymmetric distance, and the distinct codes are those "
-    "of all queries and the whole database."
+    "asymmetric distance, Recall@1 and MAP@R. The next three are the MAP of other queries and "
+    "databases, by Hamming distance. Look and distinct codes are those of all queries and the "
+    "whole database."
 )
 BESIDE_COLUMNS = {
     "recall_at_1": "Recall@1",
@@ -210,7 +210,8 @@ def how_tested(results: Results) -> str:
     return (
         f"{reference} minus the method: mean of the paired differences over seeds ± standard "
         "error, and p of a two-sided paired t-test, Holm-corrected for all methods of the column. "
-        f"Bold: p < {SIGNIFICANT}. The test covers the randomness of training, not the "
+        f"Bold: p < {SIGNIFICANT}. The test covers the randomness of training"
+        f"{', and in random halves that of the classes' if results.halves else ''}, not the "
         "choice of queries."
     )
 
@@ -219,7 +220,7 @@ def test_table(results: Results) -> str:
     """Return one row per method, with the reference's difference and p in every column."""
     rows = [header(results)]
     for row in results.table.rows:
-        if row.name == results.table.reference:
+        if row.name == results.table.reference or not row.is_ranked:
             continue
         cells = [row_title(row)]
         for column in results.columns:

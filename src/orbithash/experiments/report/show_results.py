@@ -5,8 +5,8 @@
 
 `short` shows the table of `experiments/main/results.json` and a sentence on the rank of the
 reference, `table` the table alone, `rankings` both rankings of each method, `look` their look and
-distinct codes, `beside` all scores of a table of unseen classes, and `whole` all of table.md. If there
-is no such file, the page stays as it is.
+distinct codes, `beside` all scores of a table of unseen classes, and `whole` all of table.md. If
+there is no such file, the page stays as it is.
 
     python -m orbithash.experiments.report.show_results README.md docs/results.md
 """
@@ -31,13 +31,6 @@ from orbithash.experiments.report.markdown import (
 from orbithash.experiments.tables.results import Results
 from orbithash.experiments.tables.results_json import read_results
 from orbithash.files import whole_file
-
-MARKED = re.compile(
-    r"(?P<begin><!-- results of (?P<table>[\w-]+): (?P<form>table|short|rankings|look|beside|whole) -->\n)"
-    r".*?"
-    r"(?P<end><!-- end of results -->)",
-    re.DOTALL,
-)
 
 
 def refresh(page: Path, results_folder: Path) -> None:
@@ -100,6 +93,13 @@ FORMS = {
     "beside": beside_form,
     "whole": whole_form,
 }
+
+MARKED = re.compile(
+    rf"(?P<begin><!-- results of (?P<table>[\w-]+): (?P<form>{'|'.join(FORMS)}) -->\n)"
+    r".*?"
+    r"(?P<end><!-- end of results -->)",
+    re.DOTALL,
+)
 
 
 if __name__ == "__main__":
