@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Int64, Shaped
 
-from orbithash.data.classes import choose_held_out, class_names, held_out_numbers, unseen_rows
+from orbithash.data.classes import (
+    choose_held_out,
+    class_names,
+    held_out_numbers,
+    unseen_rows,
+    without_classes,
+)
 from orbithash.errors import InputError
 from orbithash.metrics.floats import evaluate_floats
 from orbithash.metrics.look import mean_look, nearest_by_cosine
@@ -158,18 +164,24 @@ def nearest_items(
 
 
 def evaluate_features(data: "LabelledFeatures", *, unseen: Collection[str] = ()) -> Scores:
-    """Score the features themselves: floats, ranked by centred cosine, as codes are scored."""
+    """Score the features themselves as codes are scored: floats, ranked by centred cosine.
+
+    They are centred on the mean of the images that train, without those of unseen classes.
+    """
     split, everything = data.split, np.arange(len(data))
+    rows = data.features.reshape(len(data), -1)
+    centre = rows[without_classes(data, unseen).split.train].mean(axis=0, dtype=np.float64)
     query, database = everything, everything
     if split.has_queries:
         query, database = split.query, split.database
 
     def score(queries: Any, searched: Any, labels: Any) -> Scores:
         scores = evaluate_floats(
-            data.features[queries],
-            data.features[searched],
+            rows[queries],
+            rows[searched],
             labels[queries],
             labels[searched],
+            centre=centre,
             own=None if split.has_queries else np.searchsorted(searched, queries),
         )
         return with_class_names(scores, data)

@@ -1,7 +1,7 @@
 """Scores of float vectors themselves, which codes are compared with: the price of the bits."""
 
 import numpy as np
-from jaxtyping import Float64, Int32, Int64
+from jaxtyping import Float, Float64, Int32, Int64
 from numpy.typing import ArrayLike
 
 from orbithash.errors import InputError
@@ -21,14 +21,15 @@ def evaluate_floats(
     query_labels: ArrayLike,
     database_labels: ArrayLike,
     *,
+    centre: Float[np.ndarray, " d"] | None = None,
     own: Int64[np.ndarray, " queries"] | None = None,
 ) -> Scores:
     """Rank the database by centred cosine for each query, and score the ranking.
 
-    Vectors are centred on the mean of the database, as for the look. Equal cosines are in database
-    order, so there are no ties and both bounds of MAP are MAP. `n_bits` are those of the vector in
-    memory; Hamming balls have no counterpart. With `own`, the position of each query in the
-    database, no query finds itself.
+    Vectors are centred on `centre`, by default the mean of the database, as for the look. Equal
+    cosines are in database order, so there are no ties and both bounds of MAP are MAP. `n_bits` are
+    those of the vector in memory; Hamming balls have no counterpart. With `own`, the position of
+    each query in the database, no query finds itself.
 
     >>> scores = evaluate_floats([[1.0, 2.0]], [[3.0, 0.0], [0.0, 3.0], [-3, -3]], [7], [7, 8, 9])
     >>> scores.map, scores.recall_at[1]
@@ -38,7 +39,7 @@ def evaluate_floats(
     of_queries = check_labels(np.asarray(query_labels), len(query_rows), "query")
     of_database = check_labels(np.asarray(database_labels), len(rows), "database")
     check_same_kind(of_queries, of_database)
-    mean = rows.mean(axis=0, dtype=np.float64)
+    mean = rows.mean(axis=0, dtype=np.float64) if centre is None else centre.astype(np.float64)
     directions = unit_vectors(rows, mean)
     n_database = len(rows) - (own is not None)
     parts = []
