@@ -1,5 +1,7 @@
 """Results of a table with made-up MAP, for tests of reports."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from orbithash.evaluation import Scores
@@ -19,6 +21,8 @@ def made_up_results(sources, table="ablation", maps=None, *, n_seeds=3, bits=(32
         seed_maps = (maps or {}).get(run.row, [0.5 + 0.01 * seed for seed in range(n_seeds)])
         if seed_maps is not None and seed_maps[run.seed] is not None:
             scores = made_up_scores(seed_maps[run.seed], run.n_bits)
+            if run.held_out:
+                scores = replace(scores, transfer={"unseen in unseen": scores})
             finished[run.key] = FinishedRun(scores, seconds=1.0)
     return make_results(declared, runs, finished)
 

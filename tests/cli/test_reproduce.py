@@ -1,7 +1,9 @@
 import json
+import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +11,9 @@ from clean_processes import start
 from coloured_images import coloured, write_table
 from feature_files import write_clouds
 from orbithash.cli import run
+from orbithash.experiments.tables import spec
+from orbithash.experiments.tables.run import train_stages
+from orbithash.experiments.tables.spec import read_table
 
 AFTER_SOME_RUNS = 60  # file operations of a table's eight runs
 
@@ -61,6 +66,41 @@ def test_the_table_of_nested_codes_has_one_run_for_all_lengths(features, tmp_pat
     assert len({folder for cell in alone["cells"] for folder in cell["runs"]}) == 2
     page = (tmp_path / "nested" / "table.md").read_text()
     assert "\nOrder-aware is first in " in page  # not "among the paper's rows": it has one of them
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_the_table_of_unseen_classes_scores_all_parts_and_resumes(features, tmp_path, monkeypatch):
+    table = read_table("unseen")
+    kept = [row for row in table.rows if row.name in ("order-aware", "predicted-class", "features")]
+    monkeypatch.setattr(spec, "read_table", lambda name: replace(table, rows=tuple(kept)))
+    made = command(features, tmp_path, "--seeds", "1", table="unseen", epochs=1)
+    assert run(made) == 0
+    written = (tmp_path / "unseen" / "results.json").read_text()
+    columns = json.loads(written)["columns"]
+    assert [column["source"] for column in columns] == [
+        "clouds-fixed-halves",
+        "clouds-random-halves",
+    ]
+    cell = json.loads(written)["rows"][0]["cells"][0]
+    for name in ("seen in seen", "seen in all", "unseen in all", "look", "distinct_codes"):
+        assert cell[name].keys() == {"0"}
+    markdown = (tmp_path / "unseen" / "table.md").read_text()
+    assert "### clouds, random halves, 8 bits" in markdown
+    page = (tmp_path / "unseen" / "report.html").read_text()
+    assert page.count('<table class="beside">') == 2
+    assert page.count("<summary>Query ") == 2 * 4
+
+    shutil.rmtree(tmp_path / "unseen")
+    shutil.rmtree(next((tmp_path / "runs").glob("*/predicted-class/*/*")))
+    monkeypatch.setattr("orbithash.experiments.tables.run.train_stages", only_hashers)
+    assert run(made) == 0
+    assert (tmp_path / "unseen" / "results.json").read_text() == written
+
+
+def only_hashers(planned, data, **options):
+    """Train, and fail for a run that was finished."""
+    assert planned.row == "predicted-class"
+    return train_stages(planned, data, **options)
 
 
 @pytest.mark.usefixtures("no_figures")

@@ -29,8 +29,8 @@ def reproduce_command(
         list[str],
         typer.Argument(
             metavar="TABLE...",
-            help="main, ablation, selection, gamma, curves, claim, shallow, asymmetric or nested; "
-            "several share runs.",
+            help="main, ablation, selection, gamma, curves, claim, shallow, asymmetric, nested or "
+            "unseen; several share runs.",
         ),
     ],
     source: Annotated[
@@ -89,7 +89,7 @@ def reproduce_command(
     from orbithash.experiments.tables.sources import NetworkSpec, prepare_sources
     from orbithash.experiments.tables.spec import read_table  # --help must not wait for torch
     from orbithash.experiments.tables.workers import TimeLeft
-    from orbithash.hashers import HASHERS
+    from orbithash.losses import LOSSES
 
     declared = [read_table(name) for name in dict.fromkeys(tables)]
     for table in declared:  # before images are described, which may take an hour
@@ -102,7 +102,7 @@ def reproduce_command(
             out,
             network=NetworkSpec(backbone, weights, n_views=views),
             frozen=frozen or tune == "head",
-            hashers=any(row.spec.method in HASHERS for table in declared for row in table.rows),
+            hashers=any(row.spec.method not in LOSSES for table in declared for row in table.rows),
             progress=report,
         )
     plan = make_plan(declared, sources, bits=lengths, n_seeds=seeds, epochs=epochs)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from orbithash.errors import InputError
@@ -16,6 +16,7 @@ from orbithash.hashers import (
     IterativeQuantization,
     KernelSupervisedHashing,
     MinimalLossHashing,
+    PredictedClass,
     PrincipalComponentSigns,
     RandomHyperplanes,
     SpectralHashing,
@@ -47,6 +48,9 @@ def as_network(hasher: Hasher) -> nn.Module:
         return Projection(hasher, fitted.hyperplanes_, offset=fitted.origin_)
     if isinstance(hasher, MinimalLossHashing | BinaryReconstructiveEmbedding):
         return Projection(hasher, fitted.hyperplanes_, offset=fitted.mean_)
+    if isinstance(hasher, PredictedClass):
+        scores = Projection(hasher, fitted.weights_, shift=-fitted.offset_)
+        return CodeWords(scores, fitted.code_words_)
     raise InputError(
         f"a {type(hasher).__name__} cannot be exported; use one of {', '.join(HASHERS)}"
     )
@@ -83,6 +87,11 @@ class Projection(nn.Module):
             self.register_buffer(name, torch.as_tensor(np.array(array, dtype=np.float64)))
 
     def forward(self, features: Float[Tensor, "n d"]) -> Float[Tensor, "n bits"]:
+        projections = self.projections(features)
+        embeddings = (1 + projections.cos()) / 2 if self.waves else projections.sigmoid()
+        return embeddings.clamp(0, 1).float()
+
+    def projections(self, features: Float[Tensor, "n d"]) -> Float[Tensor, "n bits"]:
         rows = features.double()
         if self.normalize:
             length = rows.square().sum(dim=1, keepdim=True).sqrt()
@@ -94,6 +103,18 @@ class Projection(nn.Module):
                 + self.anchors.square().sum(dim=1)
             )
             rows = torch.exp(distances.clamp(min=0) / (-2 * self.squared_width))
-        projections = (rows - self.offset) @ self.weight - self.shift
-        embeddings = (1 + projections.cos()) / 2 if self.waves else projections.sigmoid()
-        return embeddings.clamp(0, 1).float()
+        return (rows - self.offset) @ self.weight - self.shift
+
+
+class CodeWords(nn.Module):
+    """The code word of the class with the highest score."""
+
+    code_words: Tensor
+
+    def __init__(self, scores: Projection, code_words: Bool[np.ndarray, "classes bits"]) -> None:
+        super().__init__()
+        self.scores = scores
+        self.register_buffer("code_words", torch.as_tensor(code_words, dtype=torch.float32))
+
+    def forward(self, features: Float[Tensor, "n d"]) -> Float[Tensor, "n bits"]:
+        return self.code_words[self.scores.projections(features).argmax(dim=1)]

@@ -1,7 +1,7 @@
 """How good codes are: scores of an encoder on a source, and of bare codes."""
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Int64, Shaped
 
-from orbithash.data.classes import choose_held_out, class_names, held_out_numbers, unseen_rows
+from orbithash.data.classes import (
+    choose_held_out,
+    class_names,
+    held_out_numbers,
+    unseen_rows,
+    without_classes,
+)
 from orbithash.errors import InputError
+from orbithash.metrics.floats import evaluate_floats
 from orbithash.metrics.look import mean_look, nearest_by_cosine
 from orbithash.metrics.scores import Scores
 from orbithash.metrics.scoring import RECALL_AT, evaluate_codes
@@ -27,8 +34,10 @@ __all__ = [
     "encode_split",
     "evaluate",
     "evaluate_codes",
+    "evaluate_features",
     "evaluate_file",
     "evaluate_rows",
+    "nearest_items",
     "query_and_database",
     "worst_queries",
 ]
@@ -110,24 +119,26 @@ def evaluate_rows(
     *,
     prefixes: Sequence[int] = (),
     unseen: Collection[str] = (),
+    nearest: Int64[np.ndarray, "queries k"] | None = None,
     **options: Any,
 ) -> Scores:
     """Score the codes of rows: every query of the split against its whole database.
 
     With `prefixes`, codes of the first bits alone are scored too. With the names of `unseen`
     classes, their queries and the others are also scored apart. If features were kept, they are the
-    teacher of the look. `options` are those of `evaluate_codes`.
+    teacher of the look; `nearest` are its neighbours if they are known, as `nearest_items` returns
+    them. `options` are those of `evaluate_codes`.
     """
     split = data.split
     if both := len(np.intersect1d(split.query, split.database)):
         logger.warning("%d queries are also in the database and find themselves first", both)
     lengths = {n: encoded.prefix(n) for n in prefixes} | {encoded.n_bits: encoded}
     scores = {n: score_rows(codes, data, **options) for n, codes in lengths.items()}
-    if encoded.features is not None:
-        query, database = query_and_database(encoded, data)
+    query, database = query_and_database(encoded, data)
+    if nearest is None and encoded.features is not None:
+        nearest = nearest_items(encoded.features, data, query, database)
+    if nearest is not None:
         own = None if split.has_queries else query
-        features = encoded.features
-        nearest = nearest_by_cosine(features[query], features[database], own=own)
         for n, of_length in lengths.items():
             codes, embeddings = of_length.codes, of_length.embeddings
             assert embeddings is not None
@@ -139,6 +150,49 @@ def evaluate_rows(
             scores[n] = replace(scores[n], transfer=transfer)
     of_code = scores.pop(encoded.n_bits)
     return replace(of_code, prefixes=scores)
+
+
+def nearest_items(
+    features: Shaped[np.ndarray, "n *shape"],
+    data: "ImageSource | LabelledFeatures | LabelledCodes",
+    query: Int64[np.ndarray, " queries"],
+    database: Int64[np.ndarray, " database"],
+) -> Int64[np.ndarray, "queries k"]:
+    """Return the database items nearest to each query by features, the teacher of the look."""
+    own = None if data.split.has_queries else query
+    return nearest_by_cosine(features[query], features[database], own=own)
+
+
+def evaluate_features(data: "LabelledFeatures", *, unseen: Collection[str] = ()) -> Scores:
+    """Score the features themselves as codes are scored: floats, ranked by centred cosine.
+
+    They are centred on the mean of the images that train, without those of unseen classes.
+    """
+    split, everything = data.split, np.arange(len(data))
+    rows = data.features.reshape(len(data), -1)
+    centre = rows[without_classes(data, unseen).split.train].mean(axis=0, dtype=np.float64)
+    query, database = everything, everything
+    if split.has_queries:
+        query, database = split.query, split.database
+
+    def score(queries: Any, searched: Any, labels: Any) -> Scores:
+        scores = evaluate_floats(
+            rows[queries],
+            rows[searched],
+            labels[queries],
+            labels[searched],
+            centre=centre,
+            own=None if split.has_queries else np.searchsorted(searched, queries),
+        )
+        return with_class_names(scores, data)
+
+    transfer = {}
+    for name, queries, searched, labels in transfer_parts(
+        everything, query, database, data, unseen
+    ):
+        with suppress(InputError):  # no query has a relevant item
+            transfer[name] = score(queries, searched, labels)
+    return replace(score(query, database, data.labels), transfer=transfer)
 
 
 def score_rows(
@@ -162,28 +216,44 @@ def transfer_scores(
     An image is unseen if any of its labels is. For unseen queries, only labels of unseen classes
     count. A part in which no query has a relevant item is left out.
     """
+    query, database = query_and_database(encoded, data)
+    scores = {}
+    for name, queries, searched, labels in transfer_parts(
+        encoded.rows, query, database, data, unseen
+    ):
+        with suppress(InputError):  # no query has a relevant item; all else was scored before
+            scores[name] = score_positions(encoded, data, queries, searched, labels, **options)
+    return scores
+
+
+def transfer_parts(
+    rows: Int64[np.ndarray, " n"],
+    query: Int64[np.ndarray, " queries"],
+    database: Int64[np.ndarray, " database"],
+    data: "ImageSource | LabelledFeatures | LabelledCodes",
+    unseen: Collection[str],
+) -> Iterator[tuple[str, np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield each part of the transfer: its name, queries, database, and the labels that count.
+
+    Queries and database are positions in `rows`, as are the labels.
+    """
     numbers = held_out_numbers(data, unseen)
     if not len(numbers):
-        logger.warning("the source has none of the %d held-out classes", len(unseen))
-        return {}
-    labels, is_unseen = data.labels[encoded.rows], unseen_rows(data, unseen)[encoded.rows]
+        if unseen:
+            logger.warning("the source has none of the %d held-out classes", len(unseen))
+        return
+    labels, is_unseen = data.labels[rows], unseen_rows(data, unseen)[rows]
     unseen_labels = labels
     if labels.ndim == 2:
         unseen_labels = np.zeros_like(labels)
         unseen_labels[:, numbers] = labels[:, numbers]
-    query, database = query_and_database(encoded, data)
-    scores = {}
     for of_queries, of_database in TRANSFER:
         queries = query[is_unseen[query] == (of_queries == "unseen")]
         searched = database
         if of_database != "all":
             searched = database[is_unseen[database] == (of_database == "unseen")]
         counted = unseen_labels if of_queries == "unseen" else labels
-        with suppress(InputError):  # no query has a relevant item; all else was scored before
-            scores[f"{of_queries} in {of_database}"] = score_positions(
-                encoded, data, queries, searched, counted, **options
-            )
-    return scores
+        yield f"{of_queries} in {of_database}", queries, searched, counted
 
 
 def score_positions(
@@ -208,6 +278,13 @@ def score_positions(
         leave_one_out=False if data.split.has_queries else np.searchsorted(database, query),
         **options,
     )
+    return with_class_names(scores, data)
+
+
+def with_class_names(
+    scores: Scores, data: "ImageSource | LabelledFeatures | LabelledCodes"
+) -> Scores:
+    """Return scores whose classes have names instead of numbers."""
     names = class_names(data, map(int, scores.map_by_class))
     by_name = {names[int(number)]: value for number, value in scores.map_by_class.items()}
     return replace(scores, map_by_class=by_name)

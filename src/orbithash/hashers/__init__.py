@@ -6,6 +6,7 @@ from orbithash.hashers.discriminant_quantization import DiscriminantQuantization
 from orbithash.hashers.iterative_quantization import IterativeQuantization
 from orbithash.hashers.kernel_supervised import KernelSupervisedHashing
 from orbithash.hashers.minimal_loss import MinimalLossHashing
+from orbithash.hashers.predicted_class import PredictedClass
 from orbithash.hashers.principal_components import PrincipalComponentSigns
 from orbithash.hashers.random_hyperplanes import RandomHyperplanes
 from orbithash.hashers.spectral import SpectralHashing
@@ -19,6 +20,7 @@ __all__ = [
     "IterativeQuantization",
     "KernelSupervisedHashing",
     "MinimalLossHashing",
+    "PredictedClass",
     "PrincipalComponentSigns",
     "RandomHyperplanes",
     "SpectralHashing",
@@ -35,4 +37,5 @@ HASHERS: dict[str, type[Hasher]] = {
     "ksh": KernelSupervisedHashing,
     "sdh": SupervisedDiscreteHashing,
     "lda-itq": DiscriminantQuantization,
+    "predicted-class": PredictedClass,
 }

@@ -78,3 +78,38 @@ def test_wrong_declarations_are_found_before_anything_runs(source):
         row_stages(RowSpec("mine", "Mine", "triplet", options={"gama": 2}), 16, epochs=1)
     with pytest.raises(InputError, match="got 3 bits"):
         plan_runs(read_table("main"), [source], bits=(3,), seeds=[0])
+
+
+def test_half_of_the_classes_is_held_out_in_two_ways(source):
+    runs = [run for run in quick_runs(source, "unseen", n_seeds=3) if run.row == "itq"]
+    fixed = {run.seed: run for run in runs if run.source.halves == "fixed"}
+    drawn = {run.seed: run for run in runs if run.source.halves == "random"}
+    assert len(runs) == 2 * 3
+    assert {run.held_out for run in fixed.values()} == {("3", "4")}  # of five classes
+    assert {len(run.held_out) for run in drawn.values()} == {2}
+    assert len({run.held_out for run in drawn.values()}) > 1
+    assert fixed[0].source.display_name == "clouds, fixed halves"
+    assert len({run.folder() for run in runs}) == 6
+    again = quick_runs(source, "unseen", n_seeds=3)
+    assert [run.held_out for run in again if run.row == "itq"] == [run.held_out for run in runs]
+
+
+def test_runs_that_hold_out_nothing_keep_the_identity_they_had(source):
+    for run in quick_runs(source, "main"):
+        assert set(run.identity()) == {"recipe", "data", "n_bits", "seed", "stages"}
+
+
+def test_features_are_scored_once_for_all_lengths(source):
+    runs = [
+        run
+        for run in quick_runs(source, "unseen", n_seeds=3, bits=(8, 16))
+        if run.row == "features"
+    ]
+    assert len(runs) == 2 * 2 * 3
+    assert len(unique_runs(runs)) == 1 + len({run.held_out for run in runs} - {("3", "4")})
+
+
+def test_a_source_of_few_classes_cannot_be_halved(tmp_path):
+    few = clouds_source(tmp_path, "few", classes=3)
+    with pytest.raises(InputError, match=r"few has 3 classes; .* at least 4"):
+        quick_runs(few, "unseen")

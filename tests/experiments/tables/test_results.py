@@ -1,10 +1,11 @@
 import json
+from dataclasses import replace
 
 import pytest
 
 from orbithash.experiments.report.latex import to_latex
 from orbithash.experiments.report.markdown import to_markdown
-from orbithash.experiments.tables.results_json import to_json
+from orbithash.experiments.tables.results_json import read_results, to_json
 from planned_runs import clouds_source
 from table_results import made_up_results
 
@@ -101,3 +102,34 @@ def test_every_figure_is_in_the_json(source):
     assert triplet["reference_above"]["p"] < triplet["p_holm"] < 0.05
     assert triplet["printed"] == 0.7745
     assert triplet["curves"]["recall"] == [1.0]  # no query has a result within radius 0
+
+
+def test_floats_are_shown_and_not_ranked(tmp_path):
+    source = clouds_source(tmp_path, "cub200_2011_clouds")
+    maps = {"features": (0.99, 0.99, 0.99), "lda-itq": (0.8, 0.81, 0.82)}
+    results = made_up_results([source], "unseen", maps)
+    markdown = to_markdown(results)
+    assert "| *LDA-ITQ* | **0.8100** ± 0.0100 |" in markdown
+    assert "| *Features (floats)* | 0.9900 ± 0.0000 |" in markdown
+    assert "behind LDA-ITQ" in markdown
+    assert markdown.count("*Features (floats)*") == 1 + 2  # no test against it
+    assert "| CUB-200-2011, fixed halves, 32 bits | CUB-200-2011, random halves" in markdown
+    assert "paper's rows" not in markdown
+    cells = {row["name"]: row["cells"] for row in json.loads(to_json(results))["rows"]}
+    assert all(cell["p_holm"] is None for cell in cells["features"])
+    assert all(cell["printed"] is None for cell in cells["itq"])
+
+
+def test_the_look_is_shown_where_it_is_known(source, tmp_path):
+    plain = results_of(source)
+    assert "Look" not in to_markdown(plain)
+    triplet = ("triplet", plain.columns[0])
+    beside = {"look": {0: 0.4, 2: 0.5}, "distinct_codes": {0: 1000, 2: 2001}}
+    cells = {**plain.cells, triplet: replace(plain.cells[triplet], beside=beside)}
+    known = replace(plain, cells=cells)
+    assert "| Triplet | 45.0%<br>1,500 codes |" in to_markdown(known)
+    assert "| Square only | – |" in to_markdown(known)
+    file = tmp_path / "results.json"
+    file.write_text(to_json(known))
+    assert read_results(file).cells[triplet].beside == beside
+    assert json.loads(to_json(known))["rows"][0]["cells"][0]["look"] == {"0": 0.4, "2": 0.5}

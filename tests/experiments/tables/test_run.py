@@ -6,18 +6,26 @@ from safetensors.torch import load_file, save_file
 
 import orbithash
 from coloured_images import coloured, write_table
+from feature_files import clouds
 from orbithash.encoders import read_record
 from orbithash.encoders.runs.run_folder import read_log
 from orbithash.errors import InputError
 from orbithash.evaluation import evaluate
 from orbithash.experiments.tables import run as run_module
+from orbithash.experiments.tables import sources as sources_module
 from orbithash.experiments.tables.plan import unique_runs
 from orbithash.experiments.tables.run import (
     execute_run,
     find_finished,
     run_folder,
 )
-from orbithash.experiments.tables.sources import NetworkSpec, prepare_sources, read_features_once
+from orbithash.experiments.tables.sources import (
+    NetworkSpec,
+    features_source,
+    prepare_sources,
+    read_features_once,
+)
+from orbithash.metrics.floats import evaluate_floats
 from orbithash.networks import SmallCNN
 from orbithash.training import Checkpoints
 from planned_runs import clouds_source, quick_runs
@@ -149,3 +157,79 @@ def test_labels_of_queries_do_not_affect_training(source, tmp_path):
         for run in (planned, other_run)
     ]
     np.testing.assert_array_equal(*codes)
+
+
+def test_a_run_with_held_out_classes_has_the_scores_of_evaluate(source, tmp_path):
+    runs = quick_runs(source, "unseen")
+    planned = next(run for run in runs if run.row == "lda-itq" and run.source.halves == "random")
+    done = execute_run(planned, tmp_path)
+    encoder = orbithash.load(run_folder(planned, tmp_path))
+    assert encoder.training.record.held_out_classes == planned.held_out
+    scores = evaluate(encoder, read_features_once(source.file))
+    assert set(done.scores.transfer) == set(scores.transfer)
+    for part, of_part in scores.transfer.items():
+        assert done.scores.transfer[part].map == pytest.approx(of_part.map)
+        assert done.scores.transfer[part].recall_at == of_part.recall_at
+    assert execute_run(planned, tmp_path).scores == done.scores
+
+
+def test_runs_know_the_look_and_find_its_neighbours_once(source, tmp_path, monkeypatch):
+    found = []
+    find = sources_module.nearest_items
+    monkeypatch.setattr(sources_module, "nearest_items", lambda *a: (found.append(1), find(*a))[1])
+    sources_module.nearest_once.cache_clear()
+    data = read_features_once(source.file)
+    for planned in quick_runs(source, "shallow")[:3]:
+        scores = execute_run(planned, tmp_path).scores
+        expected = evaluate(orbithash.load(run_folder(planned, tmp_path)), data)
+        assert scores.look == pytest.approx(expected.look)
+        assert scores.look_asymmetric == pytest.approx(expected.look_asymmetric)
+        assert scores.distinct_codes == expected.distinct_codes
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("many_labels", [False, True])
+def test_features_themselves_are_scored_without_a_model(tmp_path, many_labels):
+    source = clouds_source(tmp_path, classes=8, many_labels=many_labels)
+    planned = next(run for run in quick_runs(source, "unseen") if run.row == "features")
+    done = execute_run(planned, tmp_path)
+    folder = run_folder(planned, tmp_path)
+    assert {file.name for file in folder.iterdir()} == {
+        "identity.json",
+        "evaluation.json",
+        "run.json",
+        "scores.json",
+    }
+    assert set(done.scores.transfer) == {
+        "seen in seen",
+        "unseen in unseen",
+        "seen in all",
+        "unseen in all",
+    }
+    data = read_features_once(source.file)
+    if not many_labels:  # held out are the second half
+        query, database = (
+            rows[data.labels[rows] >= 4] for rows in (data.split.query, data.split.database)
+        )
+        seen = data.split.train[data.labels[data.split.train] < 4]
+        expected = evaluate_floats(
+            *(data.features[rows] for rows in (query, database)),
+            *(data.labels[rows] for rows in (query, database)),
+            centre=data.features[seen].mean(axis=0),
+        )
+        part = done.scores.transfer["unseen in unseen"]
+        assert (part.queries, part.database) == (len(query), len(database))
+        assert part.map == pytest.approx(expected.map)
+    assert find_finished(planned, tmp_path).scores == done.scores
+
+
+def test_a_source_without_queries_of_unseen_classes_is_refused(tmp_path):
+    arrays = clouds(classes=6)
+    arrays["query"] = arrays["query"][arrays["labels"][arrays["query"]] < 3]
+    file = tmp_path / "seen.npz"
+    np.savez(file, **arrays)
+    source = features_source("seen", file, read_features_once(file))
+    planned = next(run for run in quick_runs(source, "unseen") if run.row == "lda-itq")
+    with pytest.raises(InputError, match="seen-fixed-halves has no query of a held-out class"):
+        execute_run(planned, tmp_path)
+    assert not run_folder(planned, tmp_path).exists()

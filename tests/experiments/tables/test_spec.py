@@ -3,6 +3,7 @@ import pytest
 from orbithash.errors import InputError
 from orbithash.experiments.tables.plan import row_stages
 from orbithash.experiments.tables.spec import (
+    FEATURES,
     TABLES,
     read_published,
     read_rows,
@@ -25,7 +26,7 @@ def test_a_table_compares_its_reference_with_rows_that_can_be_trained(name):
 
 
 def test_every_method_has_a_row():
-    assert {row.method for row in read_rows().values()} == {*LOSSES, *HASHERS}
+    assert {row.method for row in read_rows().values()} == {*LOSSES, *HASHERS, FEATURES}
 
 
 def test_an_unknown_table_is_refused():

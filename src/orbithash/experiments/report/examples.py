@@ -10,6 +10,7 @@ from jaxtyping import Int64
 from PIL import Image, ImageOps
 
 from orbithash.data import ImageFiles
+from orbithash.data.classes import unseen_rows
 from orbithash.data.codes_file import LabelledCodes
 from orbithash.data.transforms import read_rgb
 from orbithash.errors import UnreadableImageError
@@ -73,7 +74,8 @@ def find_examples(results: Results, runs: Sequence[PlannedRun], out: Path) -> li
         # Where networks are trained on images, hashers have the rows of features, which differ
         # if an image could not be read.
         comparable = run.is_fine_tuned == (run.source.fine_tuning is not None)
-        if run.n_bits == n_bits and comparable and folder.is_dir():
+        has_codes = folder.is_dir() and not run.is_floats
+        if run.n_bits == n_bits and comparable and has_codes:
             first.setdefault((run.source.name, run.row), folder)
     return [
         source_examples(
@@ -84,35 +86,42 @@ def find_examples(results: Results, runs: Sequence[PlannedRun], out: Path) -> li
                 for row in results.table.rows
                 if (source.name, row.name) in first
             },
+            held_out=source.held_out(results.seeds[0]),
         )
         for source in results.sources
     ]
 
 
 def source_examples(
-    source: TableSource, n_bits: int, folders: Mapping[str, Path]
+    source: TableSource, n_bits: int, folders: Mapping[str, Path], *, held_out: Sequence[str]
 ) -> SourceExamples:
-    """Run the same queries with the codes of each folder, given by display name."""
+    """Run the same queries with the codes of each folder, given by display name.
+
+    If classes were held out, the queries are of these.
+    """
     data = open_source_data(source, fine_tuned=source.fine_tuning is not None)
+    queries = data.split.query
+    if held_out:
+        queries = queries[unseen_rows(data, held_out)[queries]]
     # Spread evenly over all queries, so that none is picked by hand.
-    total = len(data.split.query)
+    total = len(queries)
     positions = np.linspace(0, total - 1, min(N_QUERIES, total)).round().astype(np.int64)
-    query_rows = data.split.query[np.unique(positions)]
+    query_rows = queries[np.unique(positions)]
     methods: list[list[MethodHits]] = [[] for _ in query_rows]
     for display_name, folder in folders.items():
         for position, hits in enumerate(search_codes(folder / CODES, n_bits, data, query_rows)):
             methods[position].append(MethodHits(display_name, hits))
-    queries = tuple(
+    examples = tuple(
         ExampleQuery(row, label_text(data, row), tuple(query_methods))
         for row, query_methods in zip(query_rows.tolist(), methods, strict=True)
     )
-    rows = {query.row for query in queries} | {
-        hit.row for query in queries for method in query.methods for hit in method.hits
+    rows = {query.row for query in examples} | {
+        hit.row for query in examples for method in query.methods for hit in method.hits
     }
     beside_features = source.file.parent if source.file else None
     places = [folder for folder in (source.images, beside_features, Path()) if folder is not None]
     thumbnails = thumbnail_uris(data, rows, places)
-    return SourceExamples(source.display_name, n_bits, queries, thumbnails)
+    return SourceExamples(source.display_name, n_bits, examples, thumbnails)
 
 
 def search_codes(

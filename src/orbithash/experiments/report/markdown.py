@@ -13,11 +13,39 @@ HOW_RANKED = (
     "the same codes), mean over seeds. Below it: their difference ± standard error over seeds."
 )
 
+HOW_LOOK = (
+    "Of the ten database images nearest by features, the share among the ten nearest by code: by "
+    "Hamming distance → by asymmetric distance, mean over seeds. Below it: the number of distinct "
+    "codes in the database."
+)
+HOW_BESIDE = (
+    "Means over seeds. The first four figures are of unseen in unseen: MAP by Hamming and by "
+    "asymmetric distance, Recall@1 and MAP@R. The next three are the MAP of other queries and "
+    "databases, by Hamming distance. Look and distinct codes are those of all queries and the "
+    "whole database."
+)
+BESIDE_COLUMNS = {
+    "recall_at_1": "Recall@1",
+    "map_at_r": "MAP@R",
+    "seen in seen": "seen in seen",
+    "seen in all": "seen in all",
+    "unseen in all": "unseen in all",
+    "look": "look",
+    "look_asymmetric": "look, asymmetric",
+    "distinct_codes": "distinct codes",
+}
+
 
 def to_markdown(results: Results) -> str:
     """Return the whole of table.md."""
     reference = results.display_name(results.table.reference)
     parts = [f"# {results.table.title}", how_to_read(results), map_table(results)]
+    if results.halves:
+        parts += ["## Other scores", HOW_BESIDE]
+        for column in results.columns:
+            parts += [f"### {column_name(results, column)}", beside_table(results, column)]
+    elif has_look(results):
+        parts += ["## Look and distinct codes", HOW_LOOK, look_table(results)]
     if has_asymmetric(results):
         parts += ["## Hamming and asymmetric ranking", HOW_RANKED, asymmetric_table(results)]
     if len(results.seeds) > 1:
@@ -41,6 +69,14 @@ def how_to_read(results: Results) -> str:
     n = len(results.seeds)
     seeds = f"mean ± standard deviation over {n} seeds" if n > 1 else "one seed"
     text = f"Expected MAP over the order of ties, {seeds}. The highest of each column is bold."
+    if results.halves:
+        text += (
+            " Half of the classes did not train: queries of these classes are searched in the "
+            "database images of these classes (unseen in unseen). Fixed halves: the second half of "
+            "the classes, in their order. Random halves: another one for each seed."
+        )
+    if floats := [row.display_name for row in results.table.rows if not row.is_ranked]:
+        text += f" {', '.join(floats)}: centred cosine of floats, not of codes, and not ranked."
     trains = any(stage["settings"] for stages in results.stages.values() for stage in stages)
     if trains:
         text += f" {trained_parts(results)}"
@@ -107,13 +143,75 @@ def asymmetric_lines(cell: Cell | None) -> list[str]:
     return lines
 
 
+def has_look(results: Results) -> bool:
+    return any(cell.mean_of("look") is not None for cell in results.cells.values())
+
+
+def look_table(results: Results) -> str:
+    """Return one row per method, with its look and its distinct codes in every column."""
+    rows = [header(results)]
+    for row in results.table.rows:
+        found = (results.cells.get((row.name, column)) for column in results.columns)
+        rows.append([row_title(row), *("<br>".join(look_lines(cell)) for cell in found)])
+    return as_markdown_table(rows)
+
+
+def look_lines(cell: Cell | None) -> list[str]:
+    """Return the look by both rankings, and the number of distinct codes, where known."""
+    look = cell.mean_of("look") if cell else None
+    if cell is None or look is None:
+        return [EMPTY]
+    asymmetric, distinct = cell.mean_of("look_asymmetric"), cell.mean_of("distinct_codes")
+    lines = [f"{look:.1%}" if asymmetric is None else f"{look:.1%} → {asymmetric:.1%}"]
+    return lines if distinct is None else [*lines, f"{distinct:,.0f} codes"]
+
+
+def beside_table(results: Results, column: Column) -> str:
+    """Return one row per method, with all of its scores in one column of the results."""
+    rows = [beside_header()]
+    for row in results.table.rows:
+        cell = results.cells.get((row.name, column))
+        rows.append([row_title(row), *beside_figures(cell)])
+    return as_markdown_table(rows)
+
+
+def beside_header() -> list[str]:
+    return ["method", "unseen in unseen", "asymmetric", *BESIDE_COLUMNS.values()]
+
+
+def beside_figures(cell: Cell | None) -> list[str]:
+    """Return the figures of a row of `beside_table`."""
+    if cell is None:
+        return [EMPTY] * (2 + len(BESIDE_COLUMNS))
+    asymmetric = fmean(cell.asymmetric_maps.values()) if cell.asymmetric_maps else None
+    return [
+        f"{cell.map.mean:.4f}",
+        EMPTY if asymmetric is None else f"{asymmetric:.4f}",
+        *(beside_figure(name, cell.mean_of(name)) for name in BESIDE_COLUMNS),
+    ]
+
+
+def beside_figure(name: str, value: float | None) -> str:
+    """Format a figure: shares of looks in percent, numbers of codes whole, all others as MAP.
+
+    >>> beside_figure("look", 0.421), beside_figure("distinct_codes", 4760.0)
+    ('42.1%', '4,760')
+    """
+    if value is None:
+        return EMPTY
+    if name == "distinct_codes":
+        return f"{value:,.0f}"
+    return f"{value:.1%}" if name.startswith("look") else f"{value:.4f}"
+
+
 def how_tested(results: Results) -> str:
     """Explain the figures of `test_table`."""
     reference = results.display_name(results.table.reference)
     return (
         f"{reference} minus the method: mean of the paired differences over seeds ± standard "
         "error, and p of a two-sided paired t-test, Holm-corrected for all methods of the column. "
-        f"Bold: p < {SIGNIFICANT}. The test covers the randomness of training, not the "
+        f"Bold: p < {SIGNIFICANT}. The test covers the randomness of training"
+        f"{', and in random halves that of the classes' if results.halves else ''}, not the "
         "choice of queries."
     )
 
@@ -122,7 +220,7 @@ def test_table(results: Results) -> str:
     """Return one row per method, with the reference's difference and p in every column."""
     rows = [header(results)]
     for row in results.table.rows:
-        if row.name == results.table.reference:
+        if row.name == results.table.reference or not row.is_ranked:
             continue
         cells = [row_title(row)]
         for column in results.columns:
@@ -172,8 +270,11 @@ def standing_lines(results: Results) -> list[str]:
 
 
 def has_paper_rows(results: Results) -> bool:
-    """Whether the paper has several of the rows, so that they can be compared."""
-    return sum(row.in_paper for row in results.table.rows) > 1
+    """Whether the paper has several of the rows, so that they can be compared.
+
+    It holds out no classes.
+    """
+    return not results.halves and sum(row.in_paper for row in results.table.rows) > 1
 
 
 def describe_standing(results: Results, standing: Standing | None) -> str:

@@ -4,8 +4,9 @@
     <!-- end of results -->
 
 `short` shows the table of `experiments/main/results.json` and a sentence on the rank of the
-reference, `table` the table alone, `rankings` both rankings of each method, and `whole` all of
-table.md. If there is no such file, the page stays as it is.
+reference, `table` the table alone, `rankings` both rankings of each method, `look` their look and
+distinct codes, `beside` all scores of a table of unseen classes, and `whole` all of table.md. If
+there is no such file, the page stays as it is.
 
     python -m orbithash.experiments.report.show_results README.md docs/results.md
 """
@@ -15,9 +16,14 @@ import sys
 from pathlib import Path
 
 from orbithash.experiments.report.markdown import (
+    HOW_BESIDE,
+    HOW_LOOK,
     HOW_RANKED,
     asymmetric_table,
+    beside_table,
+    column_name,
     how_to_read,
+    look_table,
     map_table,
     standing_summary,
     to_markdown,
@@ -25,13 +31,6 @@ from orbithash.experiments.report.markdown import (
 from orbithash.experiments.tables.results import Results
 from orbithash.experiments.tables.results_json import read_results
 from orbithash.files import whole_file
-
-MARKED = re.compile(
-    r"(?P<begin><!-- results of (?P<table>[\w-]+): (?P<form>table|short|rankings|whole) -->\n)"
-    r".*?"
-    r"(?P<end><!-- end of results -->)",
-    re.DOTALL,
-)
 
 
 def refresh(page: Path, results_folder: Path) -> None:
@@ -68,6 +67,18 @@ def rankings_form(results: Results) -> str:
     return f"{HOW_RANKED}\n\n{asymmetric_table(results)}"
 
 
+def look_form(results: Results) -> str:
+    return f"{HOW_LOOK}\n\n{look_table(results)}"
+
+
+def beside_form(results: Results) -> str:
+    tables = (
+        f"{column_name(results, column)}:\n\n{beside_table(results, column)}"
+        for column in results.columns
+    )
+    return "\n\n".join([HOW_BESIDE, *tables])
+
+
 def whole_form(results: Results) -> str:
     """Return table.md without its title and with headings one level lower."""
     _, _, body = to_markdown(results).partition("\n\n")
@@ -78,8 +89,17 @@ FORMS = {
     "table": table_form,
     "short": short_form,
     "rankings": rankings_form,
+    "look": look_form,
+    "beside": beside_form,
     "whole": whole_form,
 }
+
+MARKED = re.compile(
+    rf"(?P<begin><!-- results of (?P<table>[\w-]+): (?P<form>{'|'.join(FORMS)}) -->\n)"
+    r".*?"
+    r"(?P<end><!-- end of results -->)",
+    re.DOTALL,
+)
 
 
 if __name__ == "__main__":

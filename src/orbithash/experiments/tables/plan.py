@@ -11,7 +11,7 @@ from typing import Any
 from orbithash.codes import check_n_bits
 from orbithash.errors import InputError
 from orbithash.experiments.tables.sources import TableSource
-from orbithash.experiments.tables.spec import RowSpec, TableSpec, read_rows
+from orbithash.experiments.tables.spec import FEATURES, RowSpec, TableSpec, read_rows
 from orbithash.hashers import HASHERS
 from orbithash.losses import LOSSES
 from orbithash.losses.nested import length_weights
@@ -49,6 +49,7 @@ class PlannedRun:
     preset: str
     stages: tuple[Stage, ...]
     nested: tuple[int, ...] = ()  # all lengths of nested codes, of which `n_bits` is one
+    held_out: tuple[str, ...] = ()  # classes that do not train
 
     @property
     def trained_bits(self) -> int:
@@ -64,6 +65,14 @@ class PlannedRun:
     def is_fine_tuned(self) -> bool:
         """Whether the whole network is trained, not a head or a hasher on its features."""
         return self.source.fine_tuning is not None and self.stages[0].settings is not None
+
+    @property
+    def is_floats(self) -> bool:
+        """Whether the features themselves are scored: nothing is trained, and there are no codes.
+
+        All code lengths, and all seeds that hold out the same classes, have one run.
+        """
+        return self.stages[0].method == FEATURES
 
     @property
     def key(self) -> RunKey:
@@ -82,11 +91,16 @@ class PlannedRun:
         identity = {
             "recipe": FINE_TUNING_RECIPE if self.is_fine_tuned else RECIPE,
             "data": digest,
-            "n_bits": self.trained_bits,
-            "seed": self.seed,
+            "n_bits": 0 if self.is_floats else self.trained_bits,
+            "seed": 0 if self.is_floats else self.seed,
             "stages": [describe_stage(stage) for stage in self.stages],
         }
-        return identity | {"nested": length_weights(self.nested)} if self.nested else identity
+        # Only where they are set: other runs keep the identity that they had before.
+        if self.nested:
+            identity["nested"] = length_weights(self.nested)
+        if self.held_out:
+            identity["held_out_classes"] = list(self.held_out)
+        return identity
 
     def folder(self) -> Path:
         """Return the run's folder, relative to all runs.
@@ -97,6 +111,8 @@ class PlannedRun:
         """
         text = json.dumps(self.identity(), sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+        if self.is_floats:
+            return Path(self.source.name, self.row, f"floats-{digest}")
         bits = f"{self.trained_bits}-bits"
         return Path(self.source.name, self.row, bits, f"seed-{self.seed}-{digest}")
 
@@ -120,6 +136,8 @@ def plan_runs(
     lengths = tuple(dict.fromkeys(bits or table.bits))
     for n_bits in lengths:
         check_n_bits(n_bits)
+    if table.halves:
+        sources = [halves for source in sources for halves in source.with_halves()]
     stages = {
         (row.name, n_bits, fine_tuned): row_stages(
             row.spec,
@@ -140,6 +158,7 @@ def plan_runs(
             preset=row.spec.preset,
             stages=stages[row.name, n_bits, source.fine_tuning is not None],
             nested=tuple(sorted(lengths)) if row.spec.nested else (),
+            held_out=source.held_out(seed),
         )
         for seed in seeds
         for source in sources
@@ -158,13 +177,15 @@ def unique_runs(runs: Iterable[PlannedRun]) -> list[PlannedRun]:
 
 def describe_stage(stage: Stage) -> dict[str, Any]:
     """Return a stage's settings with the defaults of its method, since these may change too."""
-    kind: type = LOSSES.get(stage.method) or HASHERS[stage.method]
-    defaults = {
-        name: parameter.default
-        for name, parameter in inspect.signature(kind).parameters.items()
-        if parameter.default is not inspect.Parameter.empty
-        and name not in {"n_bits", "random_state", "seed"}
-    }
+    defaults = {}
+    if stage.method != FEATURES:
+        kind: type = LOSSES.get(stage.method) or HASHERS[stage.method]
+        defaults = {
+            name: parameter.default
+            for name, parameter in inspect.signature(kind).parameters.items()
+            if parameter.default is not inspect.Parameter.empty
+            and name not in {"n_bits", "random_state", "seed"}
+        }
     description: dict[str, Any] = {
         "method": stage.method,
         "options": {**defaults, **stage.options},
@@ -198,6 +219,8 @@ def row_stages(
 
 
 def row_stage(row: RowSpec, n_bits: int, *, epochs: int | None, fine_tuned: bool) -> Stage:
+    if row.method == FEATURES:
+        return Stage(FEATURES, {}, None)
     options = dict(row.options)
     if row.margin_of_bits is not None:
         options["margin"] = row.margin_of_bits * n_bits

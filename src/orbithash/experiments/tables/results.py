@@ -2,16 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
 from orbithash.evaluation import Scores
 from orbithash.experiments.tables.plan import PlannedRun, RunKey, Stage, describe_stage
-from orbithash.experiments.tables.run import RUNS, FinishedRun
+from orbithash.experiments.tables.run import RUNS, UNSEEN, FinishedRun
 from orbithash.experiments.tables.sources import TableSource
 from orbithash.experiments.tables.spec import TableRow, TableSpec, published_map
 from orbithash.experiments.tables.statistics import (
     SIGNIFICANT,
     PairedTest,
+    SeedMaps,
     Summary,
     holm,
     mean_bounds,
@@ -22,6 +24,18 @@ from orbithash.experiments.tables.statistics import (
 )
 
 Column = tuple[str, int]  # source name, n_bits
+# Figures beside MAP, by name in results.json. If classes were held out, the first two are of unseen
+# in unseen, and the last three of all queries in the whole database.
+BESIDE = (
+    "recall_at_1",
+    "map_at_r",
+    "seen in seen",
+    "seen in all",
+    "unseen in all",
+    "look",
+    "look_asymmetric",
+    "distinct_codes",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +51,13 @@ class Cell:
     folders: tuple[str, ...]
     curves: Mapping[str, list[Any]]
     asymmetric_maps: Mapping[int, float] = field(default_factory=dict)  # by seed, where known
+    # By name of BESIDE and by seed, where known.
+    beside: Mapping[str, SeedMaps] = field(default_factory=dict)
+
+    def mean_of(self, name: str) -> float | None:
+        """Return a figure beside MAP, the mean over the seeds; None if it is not known."""
+        values = self.beside.get(name)
+        return fmean(values.values()) if values else None
 
     @property
     def asymmetric_gain(self) -> PairedTest | None:
@@ -101,7 +122,9 @@ class Results:
     def standing(self, column: Column, *, in_paper_only: bool) -> Standing | None:
         """Rank the reference; None if it or all other rows are incomplete."""
         complete = self.complete_cells(column)
-        compared = [row for row in self.table.rows if row.in_paper or not in_paper_only]
+        compared = [
+            row for row in self.table.rows if row.is_ranked and (row.in_paper or not in_paper_only)
+        ]
         cells = {row.display_name: complete[row.name] for row in compared if row.name in complete}
         reference_name = self.display_name(self.table.reference)
         reference = cells.pop(reference_name, None)
@@ -123,12 +146,18 @@ class Results:
         )
 
     def complete_cells(self, column: Column) -> dict[str, Cell]:
-        """Return the column's cells that have every seed, by row."""
+        """Return the column's cells of codes that have every seed, by row."""
+        ranked = {row.name for row in self.table.rows if row.is_ranked}
         return {
             row: cell
             for (row, cell_column), cell in self.cells.items()
-            if cell_column == column and len(cell.maps) == len(self.seeds)
+            if cell_column == column and len(cell.maps) == len(self.seeds) and row in ranked
         }
+
+    @property
+    def halves(self) -> bool:
+        """Whether half of the classes was held out, and the figures are theirs."""
+        return any(source.halves is not None for source in self.sources)
 
     def display_name(self, name: str) -> str:
         return next(row.display_name for row in self.table.rows if row.name == name)
@@ -149,20 +178,21 @@ def make_results(
             for row in table.rows
         }
         maps = {
-            name: {run.seed: finished[run.key].scores.map for run in row_runs}
+            name: {run.seed: ranked_scores(finished[run.key].scores).map for run in row_runs}
             for name, row_runs in done.items()
         }
         tests = {
-            name: paired_test(maps[table.reference], row_maps)
-            for name, row_maps in maps.items()
-            if name != table.reference
+            row.name: paired_test(maps[table.reference], maps[row.name])
+            for row in table.rows
+            if row.is_ranked and row.name != table.reference
         }
         corrected = holm({name: test.p for name, test in tests.items() if test})
         for row in table.rows:
             row_runs = done[row.name]
             if not row_runs:
                 continue
-            scores = [finished[run.key].scores for run in row_runs]
+            whole = {run.seed: finished[run.key].scores for run in row_runs}
+            scores = [ranked_scores(of_run) for of_run in whole.values()]
             cells[row.name, column] = Cell(
                 maps=maps[row.name],
                 map=summarise(list(maps[row.name].values())),
@@ -173,10 +203,11 @@ def make_results(
                 folders=tuple(f"{RUNS}/{run.folder().as_posix()}" for run in row_runs),
                 curves=mean_curves(scores),
                 asymmetric_maps={
-                    run.seed: value
-                    for run in row_runs
-                    if (value := finished[run.key].scores.map_asymmetric) is not None
+                    seed: value
+                    for seed, of_run in whole.items()
+                    if (value := ranked_scores(of_run).map_asymmetric) is not None
                 },
+                beside=beside_by_seed(whole),
             )
     return Results(
         table=table,
@@ -189,12 +220,37 @@ def make_results(
     )
 
 
+def ranked_scores(scores: Scores) -> Scores:
+    """Return the scores that tables rank: those of unseen classes if some were held out."""
+    return scores.transfer[UNSEEN] if scores.transfer else scores
+
+
+def beside_by_seed(scores_by_seed: Mapping[int, Scores]) -> dict[str, dict[int, float]]:
+    """Return the figures beside MAP by name and seed, without those that are not known."""
+    by_name: dict[str, dict[int, float]] = {name: {} for name in BESIDE}
+    for seed, scores in scores_by_seed.items():
+        ranked = ranked_scores(scores)
+        figures = {part: of_part.map for part, of_part in scores.transfer.items()} | {
+            "recall_at_1": ranked.recall_at.get(1),
+            "map_at_r": ranked.map_at_r,
+            "look": scores.look,
+            "look_asymmetric": scores.look_asymmetric,
+            "distinct_codes": scores.distinct_codes,
+        }
+        for name in BESIDE:
+            if (value := figures.get(name)) is not None:
+                by_name[name][seed] = value
+    return {name: values for name, values in by_name.items() if values}
+
+
 def in_cell(run: PlannedRun, row: TableRow, column: Column) -> bool:
     return run.row == row.name and (run.source.name, run.n_bits) == column
 
 
 def cell_published_map(row: TableRow, run: PlannedRun) -> float | None:
     dataset, method = run.source.dataset, row.spec.published
+    if run.held_out:
+        return None
     return published_map(dataset.key, method, run.n_bits) if dataset and method else None
 
 

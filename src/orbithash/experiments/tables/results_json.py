@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from orbithash.errors import InputError
-from orbithash.experiments.tables.results import Cell, Column, Results, Standing
+from orbithash.experiments.tables.results import BESIDE, Cell, Column, Results, Standing
 from orbithash.experiments.tables.sources import FineTuning, NetworkSpec, TableSource
 from orbithash.experiments.tables.spec import (
     RowSpec,
@@ -55,6 +55,7 @@ def source_values(source: TableSource) -> dict[str, Any]:
         "name": source.name,
         "paper": source.dataset.key if source.dataset else None,
         "fine_tuned": source.fine_tuning is not None,
+        **({"halves": source.halves} if source.halves else {}),
     } | source.sizes
 
 
@@ -104,6 +105,10 @@ def cell_values(cell: Cell) -> dict[str, Any]:
         "p_holm": cell.p_holm,
         "maps": {str(seed): value for seed, value in cell.maps.items()},
         "asymmetric_maps": {str(seed): value for seed, value in cell.asymmetric_maps.items()},
+        **{
+            name: {str(seed): value for seed, value in values.items()}
+            for name, values in cell.beside.items()
+        },
         "runs": cell.folders,
         "curves": cell.curves,
     }
@@ -147,13 +152,15 @@ def parse_table_source(source: Mapping[str, Any]) -> TableSource:
     """Return a source with its name and sizes only: reports need no more."""
     sizes = {part: source[part] for part in ("train", "query", "database")}
     fine_tuning = FineTuning("", NetworkSpec("", None), "") if source["fine_tuned"] else None
-    return TableSource(source["name"], None, "", sizes, fine_tuning=fine_tuning)
+    return TableSource(
+        source["name"], None, "", sizes, fine_tuning=fine_tuning, halves=source.get("halves")
+    )
 
 
 def parse_cell(cell: Mapping[str, Any]) -> Cell:
     test = cell["reference_above"]
     return Cell(
-        maps={int(seed): value for seed, value in cell["maps"].items()},
+        maps=by_seed(cell["maps"]),
         map=Summary(cell["map"], cell["deviation"], cell["standard_error"]),
         bounds=(cell["bounds"][0], cell["bounds"][1]),
         published_map=cell["printed"],
@@ -162,5 +169,10 @@ def parse_cell(cell: Mapping[str, Any]) -> Cell:
         folders=tuple(cell["runs"]),
         curves=cell["curves"],
         # Missing in files of earlier versions.
-        asymmetric_maps={int(i): value for i, value in cell.get("asymmetric_maps", {}).items()},
+        asymmetric_maps=by_seed(cell.get("asymmetric_maps", {})),
+        beside={name: by_seed(cell[name]) for name in BESIDE if name in cell},
     )
+
+
+def by_seed(values: Mapping[str, float]) -> dict[int, float]:
+    return {int(seed): value for seed, value in values.items()}

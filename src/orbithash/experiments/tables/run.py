@@ -4,6 +4,8 @@ model.safetensors, run.json, log.jsonl, scores.json    as `orbithash train` writ
 identity.json      everything that determines the scores
 evaluation.json    the scores of the queries in the database
 codes.npz          the codes that were scored, of queries and database, by row
+
+A run that scores the features themselves has no model, no log and no codes.
 """
 
 import json
@@ -11,16 +13,24 @@ import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from orbithash.data import LabelledFeatures
 from orbithash.encoders import Encoder, Epoch, RunRecord, Training
 from orbithash.encoders.runs.record import package_versions
-from orbithash.encoders.runs.run_folder import LOG, SCORES, epoch_logger, write_run
+from orbithash.encoders.runs.run_folder import LOG, RECORD, SCORES, epoch_logger, write_run
 from orbithash.errors import InputError
-from orbithash.evaluation import Scores, encode_split, evaluate_rows
+from orbithash.evaluation import (
+    REPORTED,
+    Scores,
+    encode_split,
+    evaluate_features,
+    evaluate_rows,
+)
 from orbithash.experiments.tables.plan import PlannedRun
-from orbithash.experiments.tables.sources import SourceData, open_source_data
+from orbithash.experiments.tables.sources import SourceData, nearest_once, open_source_data
 from orbithash.files import whole_folder
 from orbithash.losses.nested import length_weights
 from orbithash.training import PRESETS, Hooks, train
@@ -28,6 +38,7 @@ from orbithash.training.machine.environment import keep_freed_memory
 
 RUNS = "runs"
 IDENTITY, EVALUATION, CODES = "identity.json", "evaluation.json", "codes.npz"
+UNSEEN = "unseen in unseen"  # the part of the transfer that tables rank
 PRECISION_AT = (1, 2, 5, 10, 20, 50, *range(100, 1001, 100))
 
 
@@ -51,29 +62,72 @@ def execute_run(
     checkpoints = folder.with_name(f".{folder.name}.checkpoints")
     try:
         with whole_folder(folder) as workplace:
-            encoder = train_stages(
-                run,
-                data,
-                checkpoints=checkpoints,
-                log=epoch_logger(workplace / LOG),
-                after_epoch=after_epoch,
-            )
-            # The queries are encoded only here; no setting and no epoch is chosen by them.
-            encoded = encode_split(encoder, data)
-            scores = evaluate_rows(encoded, data, precision_at=PRECISION_AT, prefixes=run.prefixes)
-            write_run(encoder, workplace)
-            (workplace / IDENTITY).write_text(
-                json.dumps(run.identity(), indent=2) + "\n", encoding="utf-8"
-            )
+            if run.is_floats:
+                scores, seconds = score_floats(run, data, workplace)
+            else:
+                encoder = train_stages(
+                    run,
+                    data,
+                    checkpoints=checkpoints,
+                    log=epoch_logger(workplace / LOG),
+                    after_epoch=after_epoch,
+                )
+                scores, seconds = score_encoder(run, encoder, data, workplace)
+            check_held_out(run, scores)
+            write_json(workplace / IDENTITY, run.identity())
             (workplace / EVALUATION).write_text(scores.to_json() + "\n", encoding="utf-8")
-            np.savez(workplace / CODES, ids=encoded.rows, codes=encoded.codes)
     except FileExistsError:  # another process was faster, with the same results
         done = find_finished(run, out)
         assert done is not None
         return done
     shutil.rmtree(checkpoints, ignore_errors=True)
+    return FinishedRun(scores_at(run, scores), seconds)
+
+
+def score_encoder(
+    run: PlannedRun, encoder: Encoder, data: SourceData, folder: Path
+) -> tuple[Scores, float]:
+    """Write the run and its codes; return the scores, and the seconds of training."""
+    # The queries are encoded only here; no setting and no epoch is chosen by them.
+    encoded = encode_split(encoder, data)
+    # A network that is trained as a whole has features of its own, so their look says nothing.
+    features = None if run.is_fine_tuned else run.source.file
+    scores = evaluate_rows(
+        encoded,
+        data,
+        precision_at=PRECISION_AT,
+        prefixes=run.prefixes,
+        unseen=run.held_out,
+        nearest=nearest_once(features) if features else None,
+        **REPORTED,
+    )
+    write_run(encoder, folder)
+    np.savez(folder / CODES, ids=encoded.rows, codes=encoded.codes)
     assert encoder.training is not None
-    return FinishedRun(scores_at(run, scores), encoder.training.seconds)
+    return scores, encoder.training.seconds
+
+
+def score_floats(run: PlannedRun, data: SourceData, folder: Path) -> tuple[Scores, float]:
+    """Score the features themselves, and write what a run without an encoder has."""
+    assert isinstance(data, LabelledFeatures)
+    scores = evaluate_features(data, unseen=run.held_out)
+    training = Training(run_record(run))
+    write_json(folder / RECORD, asdict(training.record))
+    write_json(folder / SCORES, training.scores())
+    return scores, training.seconds
+
+
+def check_held_out(run: PlannedRun, scores: Scores) -> None:
+    """Raise unless queries of held-out classes have been scored."""
+    if run.held_out and UNSEEN not in scores.transfer:
+        raise InputError(
+            f"{run.source.name} has no query of a held-out class with a related image of these "
+            "classes in the database; give a source whose queries are of all classes"
+        )
+
+
+def write_json(file: Path, values: Any) -> None:
+    file.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
 
 
 def find_finished(run: PlannedRun, out: Path) -> FinishedRun | None:
@@ -84,7 +138,8 @@ def find_finished(run: PlannedRun, out: Path) -> FinishedRun | None:
     try:
         scores = Scores.from_json((folder / EVALUATION).read_text(encoding="utf-8"))
         training = json.loads((folder / SCORES).read_text(encoding="utf-8"))
-        (folder / CODES).stat()
+        if not run.is_floats:
+            (folder / CODES).stat()
         return FinishedRun(scores_at(run, scores), float(training["seconds"]))
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise InputError(
@@ -135,6 +190,7 @@ def train_stages(
             method=stage.method,
             options=stage.options,
             nested=run.prefixes,
+            hold_out_classes=run.held_out or None,
             backbone=network.backbone if network and encoder is None else None,
             weights=network.weights if network and encoder is None else None,
             preset=run.preset,
@@ -172,6 +228,7 @@ def run_record(run: PlannedRun) -> RunRecord:
         source=str(run.source.file),
         init=" then ".join(stage.method for stage in run.stages[:-1]) or None,
         versions=package_versions(),
+        held_out_classes=run.held_out,
     )
     if not run.is_fine_tuned or run.source.fine_tuning is None:
         return record

@@ -9,10 +9,12 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Int64
 
 from orbithash.data import ImageFiles, ImageSource, LabelledFeatures, read_features
 from orbithash.data.augmentation import CROP_SETTINGS
 from orbithash.data.benchmarks import BENCHMARKS
+from orbithash.data.classes import class_names, present_classes
 from orbithash.data.codes_file import LabelledCodes
 from orbithash.data.sources import holds_features, open_source
 from orbithash.encoders.extraction.extract import extract_features
@@ -23,12 +25,16 @@ from orbithash.encoders.runs.fingerprints import (
     weights_digest,
 )
 from orbithash.errors import InputError
+from orbithash.evaluation import nearest_items
 from orbithash.experiments.tables.spec import PublishedDataset, published_dataset
 from orbithash.networks import load_photo_backbone
 from orbithash.training import seeded
 
 SourceData = LabelledFeatures | ImageSource
 SourceProgress = Callable[[str, int, int], None]  # source name, images done, images in total
+HALVES = ("fixed", "random")  # ways to choose the half of the classes that is held out
+RANDOM_HALVES = (2026, 17)  # seed of the random halves, before the seed of the run
+MIN_CLASSES = 4  # for two halves in which classes can be told apart
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,8 @@ class TableSource:
     sizes: dict[str, int]  # rows by part: train, query, database
     images: Path | None = None  # folder of the images that the features were extracted from
     fine_tuning: FineTuning | None = None  # if set, losses train on images, not on features
+    classes: tuple[str, ...] = ()  # names of the classes that have images, in their order
+    halves: str | None = None  # one of HALVES, if runs hold out half of the classes
 
     @property
     def dataset(self) -> PublishedDataset | None:
@@ -67,7 +75,33 @@ class TableSource:
 
     @property
     def display_name(self) -> str:
-        return self.dataset.display_name if self.dataset else self.name
+        if self.halves is None:
+            return self.dataset.display_name if self.dataset else self.name
+        whole = replace(self, name=self.name.removesuffix(f"-{self.halves}-halves"), halves=None)
+        return f"{whole.display_name}, {self.halves} halves"
+
+    def with_halves(self) -> "list[TableSource]":
+        """Return the source once for each way to hold out half of its classes."""
+        if len(self.classes) < MIN_CLASSES:
+            raise InputError(
+                f"{self.name} has {len(self.classes)} classes; to hold out half of them, give a "
+                f"source of at least {MIN_CLASSES}"
+            )
+        return [replace(self, name=f"{self.name}-{way}-halves", halves=way) for way in HALVES]
+
+    def held_out(self, seed: int) -> tuple[str, ...]:
+        """Return the classes that a run of this seed holds out.
+
+        Fixed halves: those of the second half, for every seed. Random halves: drawn from a
+        generator of their own, so that training draws what it would draw without.
+        """
+        if self.halves is None:
+            return ()
+        n = len(self.classes)
+        if self.halves == "fixed":
+            return self.classes[n - n // 2 :]
+        drawn = np.random.default_rng([*RANDOM_HALVES, seed]).permutation(n)[: n // 2]
+        return tuple(self.classes[number] for number in sorted(drawn.tolist()))
 
 
 def prepare_sources(
@@ -104,7 +138,9 @@ def parse_sources(arguments: Sequence[str]) -> list[tuple[str, str]]:
 def features_source(
     name: str, file: Path, data: LabelledFeatures, *, images: Path | None = None
 ) -> TableSource:
-    return TableSource(name, file, features_digest(data), split_sizes(data), images)
+    return TableSource(
+        name, file, features_digest(data), split_sizes(data), images, classes=names_of_classes(data)
+    )
 
 
 def open_source_data(source: TableSource, *, fine_tuned: bool) -> SourceData:
@@ -126,6 +162,16 @@ def label_text(data: SourceData | LabelledCodes, row: int) -> str:
 
 
 read_features_once = lru_cache(maxsize=4)(read_features)  # many runs share the same features
+
+
+@lru_cache(maxsize=4)  # takes seconds, and is the same for all runs
+def nearest_once(file: Path) -> Int64[np.ndarray, "queries k"]:
+    """Return the database items nearest to each query by the features of a file."""
+    data = read_features_once(file)
+    everything = np.arange(len(data))
+    if not data.split.has_queries:
+        return nearest_items(data.features, data, everything, everything)
+    return nearest_items(data.features, data, data.split.query, data.split.database)
 
 
 def parse_source(argument: str) -> tuple[str, str]:
@@ -167,7 +213,15 @@ def prepare_source(
         return features_source(name, file, read_features(file), images=opened.root)
     fine_tuning = FineTuning(location, network, fine_tuning_digest(opened, network))
     if not hashers:
-        return TableSource(name, None, "", split_sizes(opened), opened.root, fine_tuning)
+        return TableSource(
+            name,
+            None,
+            "",
+            split_sizes(opened),
+            opened.root,
+            fine_tuning,
+            classes=names_of_classes(opened),
+        )
     # Hashers are fitted to one view of every image.
     file = extract_once(name, opened, out, replace(network, n_views=0), progress)
     source = features_source(name, file, read_features(file), images=opened.root)
@@ -199,6 +253,10 @@ def extract_once(
         progress=lambda done, total: progress(name, done, total),
     )
     return file
+
+
+def names_of_classes(data: SourceData) -> tuple[str, ...]:
+    return tuple(class_names(data, present_classes(data.labels).tolist()).values())
 
 
 def split_sizes(data: SourceData) -> dict[str, int]:

@@ -20,7 +20,9 @@ TABLES = (
     "shallow",
     "asymmetric",
     "nested",
+    "unseen",
 )
+FEATURES = "features"  # method of a row that shows the float features themselves
 PUBLISHED_TABLES = ("main", "ablation", "selection")  # of published.toml
 
 
@@ -53,6 +55,11 @@ class TableRow:
     def name(self) -> str:
         return self.spec.name
 
+    @property
+    def is_ranked(self) -> bool:
+        """Whether it makes codes, which are compared; floats are only shown beside them."""
+        return self.spec.method != FEATURES
+
 
 @dataclass(frozen=True, eq=False)
 class TableSpec:
@@ -64,6 +71,7 @@ class TableSpec:
     reference: str  # a row's name
     rows: tuple[TableRow, ...]
     powers: tuple[int, ...] = ()  # γ of each row, if the table varies it
+    halves: bool = False  # half of the classes is held out, and the others are trained
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +115,7 @@ def read_table(name: str) -> TableSpec:
             *table_rows(declared.get("not_in_the_paper", []), in_paper=False),
         ),
         powers=tuple(declared.get("powers", ())),
+        halves=declared.get("halves", False),
     )
 
 
