@@ -87,6 +87,14 @@ def train_command(
             help="Initial weights of the backbone, a safetensors file.", rich_help_panel=NETWORK
         ),
     ] = None,
+    head: Annotated[
+        str | None,
+        typer.Option(
+            help="Between features and bits: layers (--hidden), or class-codes, a linear layer "
+            "beside codes of the classes, for one label per image. Default: layers.",
+            rich_help_panel=NETWORK,
+        ),
+    ] = None,
     hidden: Annotated[
         int | None,
         typer.Option(
@@ -250,6 +258,7 @@ def train_command(
             epochs=epochs,
             batch_size=batch_size,
             learning_rate=learning_rate,
+            head=head,
             hidden=hidden,
             memory=memory,
             validation=validation,

@@ -23,7 +23,7 @@ from orbithash.encoders.encoder import (
 from orbithash.encoders.runs.record import Epoch, Training
 from orbithash.encoders.runtime import exported
 from orbithash.errors import InputError
-from orbithash.networks import FeatureHead, HashingNetwork, embed, network_weights
+from orbithash.networks import ClassCodeHead, FeatureHead, HashingNetwork, embed, network_weights
 
 if TYPE_CHECKING:  # an encoder without a hasher must not load scikit-learn
     from orbithash.hashers import Hasher
@@ -39,13 +39,15 @@ class FeatureEncoder:
     takes_images = False
 
     def __init__(
-        self, network: "FeatureHead | HashingNetwork | Hasher", input_shape: tuple[int, ...] = ()
+        self,
+        network: "FeatureHead | ClassCodeHead | HashingNetwork | Hasher",
+        input_shape: tuple[int, ...] = (),
     ) -> None:
         self.network = network
         self.training: Training | None = None
         if isinstance(network, HashingNetwork):
             self.n_bits, self.input_shape = int(network.head.n_bits), input_shape
-        elif isinstance(network, FeatureHead):
+        elif isinstance(network, FeatureHead | ClassCodeHead):
             self.n_bits, self.input_shape = int(network.n_bits), (int(network.n_features),)
         else:
             self.n_bits, self.input_shape = int(network.n_bits), (int(network.n_features_in_),)
@@ -56,9 +58,14 @@ class FeatureEncoder:
 
     @property
     def hidden(self) -> int | None:
-        """The hidden units of the head; None for a hasher."""
+        """The hidden units of the head; None where it has none to choose, as a hasher."""
+        return self.head_sizes.get("hidden")
+
+    @property
+    def head_sizes(self) -> dict[str, Any]:
+        """The shape of the head, such as its bits and hidden units; empty for a hasher."""
         head = self.network.head if isinstance(self.network, HashingNetwork) else self.network
-        return head.hidden if isinstance(head, FeatureHead) else None
+        return dict(head.sizes) if isinstance(head, FeatureHead | ClassCodeHead) else {}
 
     @property
     def nested(self) -> tuple[int, ...]:
@@ -132,7 +139,7 @@ class FeatureEncoder:
 
     def sliced(self, n_bits: int) -> "FeatureEncoder":
         """Return an encoder by a network with the first outputs alone."""
-        assert isinstance(self.network, FeatureHead | HashingNetwork)
+        assert isinstance(self.network, FeatureHead | ClassCodeHead | HashingNetwork)
         return FeatureEncoder(self.network.prefix(n_bits), self.input_shape)
 
     def to(self, device: str) -> "FeatureEncoder":
@@ -143,9 +150,8 @@ class FeatureEncoder:
 
     def model(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return what rebuilds the encoder: a description for JSON, and arrays by name."""
-        if isinstance(self.network, FeatureHead):
-            names = ("n_features", "n_bits", "hidden", "dropout")
-            head = {name: getattr(self.network, name) for name in names}
+        if isinstance(self.network, FeatureHead | ClassCodeHead):
+            head = {"n_features": self.network.n_features, **self.network.sizes}
             return {"head": head}, network_weights(self.network)
         if isinstance(self.network, HashingNetwork):
             description = {**self.network.description(), "input_shape": list(self.input_shape)}

@@ -32,6 +32,7 @@ from orbithash.encoders.runs.record import Epoch, Training
 from orbithash.encoders.runtime import Runtime, choose_runtime, run_by, to_onnx
 from orbithash.errors import InputError, UnreadableImageError
 from orbithash.networks import (
+    ClassCodeHead,
     FeatureHead,
     PhotoBackbone,
     load_photo_backbone,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:  # an encoder without a hasher must not load scikit-learn
     from orbithash.hashers import Hasher
 
 BATCH = 32
-HEAD_SIZES = ("n_bits", "hidden", "dropout")
+HEAD_SIZES = ("n_bits", "hidden", "dropout", "n_classes")  # those that the head has
 
 
 class ImageEncoder:
@@ -53,7 +54,11 @@ class ImageEncoder:
 
     takes_images = True
 
-    def __init__(self, backbone: nn.Module, head: "FeatureHead | Hasher | FeatureEncoder") -> None:
+    def __init__(
+        self,
+        backbone: nn.Module,
+        head: "FeatureHead | ClassCodeHead | Hasher | FeatureEncoder",
+    ) -> None:
         if not isinstance(backbone, PhotoBackbone):
             raise InputError(
                 f"{type(backbone).__name__} does not say which view of a photograph it "
@@ -77,8 +82,13 @@ class ImageEncoder:
 
     @property
     def hidden(self) -> int | None:
-        """The hidden units of the head; None for a hasher."""
+        """The hidden units of the head; None where it has none to choose, as a hasher."""
         return self.head.hidden
+
+    @property
+    def head_sizes(self) -> dict[str, Any]:
+        """The shape of the head, such as its bits and hidden units; empty for a hasher."""
+        return self.head.head_sizes
 
     @property
     def nested(self) -> tuple[int, ...]:
@@ -227,7 +237,7 @@ class ImageEncoder:
         """Return what rebuilds the encoder: a description for JSON, and arrays by name."""
         head, head_arrays = self.head.model()
         # A trained head is described as it was before hashers could encode images.
-        sizes = {name: head["head"][name] for name in HEAD_SIZES} if "head" in head else head
+        sizes = self.head_sizes or head
         description = {
             "backbone": self.backbone.registry_name(),
             "arguments": self.backbone.arguments,

@@ -69,6 +69,7 @@ class ProxyOrderAwareTripletLoss(nn.Module):
         if ref_emb is not None or ref_labels is not None:
             memory, memory_labels = check_memory(embeddings, labels, ref_emb, ref_labels)
             items = torch.cat([items, memory])
+            assert memory_labels is not None  # as `labels` are given
             item_labels = torch.cat([item_labels, memory_labels])
         value: Tensor = self.triplets(embeddings, labels, ref_emb=items, ref_labels=item_labels)
         return value

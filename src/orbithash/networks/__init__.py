@@ -4,6 +4,7 @@ from pathlib import Path
 
 from orbithash.errors import InputError
 from orbithash.networks.backbones import PhotoBackbone, View, load_checked_weights, load_weights
+from orbithash.networks.class_code_head import ClassCodeHead, power_normalized
 from orbithash.networks.efficientnet_lite0 import EfficientNetLite0
 from orbithash.networks.googlenet import GoogLeNet
 from orbithash.networks.hashing_network import (
@@ -11,6 +12,7 @@ from orbithash.networks.hashing_network import (
     FeatureHead,
     HashingNetwork,
     embed,
+    make_head,
     network_weights,
 )
 from orbithash.networks.small_cnn import SmallCNN
@@ -19,6 +21,7 @@ from orbithash.networks.transformers_model import TransformersModel, load_transf
 __all__ = [
     "BACKBONES",
     "Backbone",
+    "ClassCodeHead",
     "EfficientNetLite0",
     "FeatureHead",
     "GoogLeNet",
@@ -30,7 +33,9 @@ __all__ = [
     "embed",
     "load_photo_backbone",
     "load_weights",
+    "make_head",
     "network_weights",
+    "power_normalized",
     "small_backbone",
 ]
 

@@ -1,6 +1,7 @@
 """The networks that are trained: a hash head on features, or a backbone with such a head."""
 
 import copy
+from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from orbithash.errors import InputError
 from orbithash.networks.backbones import PhotoBackbone
+from orbithash.networks.class_code_head import ClassCodeHead
 
 LOGIT_STD = 2.0  # of every bit at the start: outputs are neither all near 0.5 nor saturated
 MAX_ROWS_TO_FIT = 1 << 16  # more than enough for a mean and a standard deviation
@@ -63,6 +65,11 @@ class FeatureHead(nn.Module):
         logits: Tensor = self.hash_layer(hidden)
         return logits
 
+    @property
+    def sizes(self) -> dict[str, int | float]:
+        """The arguments that make a head of this shape, besides `n_features`."""
+        return {"n_bits": self.n_bits, "hidden": self.hidden, "dropout": self.dropout}
+
     @torch.no_grad()
     def prefix(self, n_bits: int) -> "FeatureHead":
         """Return a copy of the head that outputs the first bits alone."""
@@ -100,6 +107,12 @@ class FeatureHead(nn.Module):
         self.train(was_training)
 
 
+def make_head(n_features: int, sizes: Mapping[str, Any]) -> FeatureHead | ClassCodeHead:
+    """Return a head of these `sizes`."""
+    kind = ClassCodeHead if "n_classes" in sizes else FeatureHead
+    return kind(n_features, **sizes)
+
+
 @runtime_checkable
 class Backbone(Protocol):
     """A module that maps each image of a batch to `n_features` numbers."""
@@ -119,6 +132,7 @@ class HashingNetwork(nn.Module):
 
     With `freeze_statistics`, batch normalisation keeps the means and variances of its weights in
     training too. They are better than those of a small batch, and images do not affect each other.
+    With `n_classes`, the head is a `ClassCodeHead`.
     """
 
     def __init__(
@@ -128,6 +142,7 @@ class HashingNetwork(nn.Module):
         *,
         hidden: int = 0,
         dropout: float = 0.3,
+        n_classes: int | None = None,
         freeze_statistics: bool = False,
     ) -> None:
         super().__init__()
@@ -138,7 +153,13 @@ class HashingNetwork(nn.Module):
                 "outputs; give it one"
             )
         self.backbone: nn.Module = backbone
-        self.head = FeatureHead(backbone.n_features, n_bits, hidden=hidden, dropout=dropout)
+        self.head: FeatureHead | ClassCodeHead
+        if n_classes is None:
+            self.head = FeatureHead(backbone.n_features, n_bits, hidden=hidden, dropout=dropout)
+        else:
+            self.head = ClassCodeHead(backbone.n_features, n_bits, n_classes)
+            # A batch may be embedded in parts, which must not differ in this.
+            self.head.linear_share = 0.0
 
     def forward(
         self, images: Float[Tensor, "n channels height width"]
@@ -168,9 +189,7 @@ class HashingNetwork(nn.Module):
         return {
             "backbone": backbone.registry_name(),
             "arguments": backbone.arguments,
-            "n_bits": self.head.n_bits,
-            "hidden": self.head.hidden,
-            "dropout": self.head.dropout,
+            **self.head.sizes,
         }
 
 

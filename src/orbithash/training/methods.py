@@ -3,7 +3,7 @@
 import copy
 import inspect
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from orbithash.hashers import HASHERS, Hasher
 from orbithash.losses import LOSSES, LookLoss, NestedLoss
 from orbithash.losses.nested import length_weights
 from orbithash.losses.teacher import takes_teacher
-from orbithash.training.settings import TrainingSettings
+from orbithash.training.settings import TrainingSettings, settings_identity
 
 Labels = Int64[np.ndarray, " n"] | Bool[np.ndarray, "n classes"]
 
@@ -248,7 +248,7 @@ def run_identity(
     method: Method, n_bits: int, settings: TrainingSettings, seed: int
 ) -> dict[str, Any]:
     """Return all that a run depends on besides its data and initial weights, by name."""
-    identity = asdict(settings) | method.identity() | {"bits": n_bits, "seed": seed}
+    identity = settings_identity(settings) | method.identity() | {"bits": n_bits, "seed": seed}
     # Left out otherwise, to resume runs of earlier versions.
     return identity | {"nested": nested_weights(method, n_bits)} if method.nested else identity
 

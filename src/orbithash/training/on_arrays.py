@@ -12,9 +12,21 @@ from orbithash.data import ImageSource, LabelledFeatures
 from orbithash.encoders import Encoder, Epoch, FeatureEncoder
 from orbithash.encoders.runs.fingerprints import weights_digest
 from orbithash.errors import InputError
+from orbithash.hashers.discriminant_quantization import (
+    DiscriminantQuantization,
+    whitening_matrix,
+    within_class_scatter,
+)
 from orbithash.losses.teacher import takes_teacher
 from orbithash.metrics.scoring import evaluate_codes
-from orbithash.networks import FeatureHead, HashingNetwork, embed, small_backbone
+from orbithash.networks import (
+    ClassCodeHead,
+    FeatureHead,
+    HashingNetwork,
+    embed,
+    power_normalized,
+    small_backbone,
+)
 from orbithash.training.batches import (
     Batch,
     InputViews,
@@ -27,7 +39,7 @@ from orbithash.training.hooks import Hooks
 from orbithash.training.loop import step, train_network
 from orbithash.training.machine.distributed import SINGLE_PROCESS, Processes
 from orbithash.training.machine.environment import seeded, steady_threads
-from orbithash.training.methods import Method, plan_training, run_identity
+from orbithash.training.methods import Method, TrainingPlan, plan_training, run_identity
 from orbithash.training.optimization import ParameterGroup, make_optimizer
 from orbithash.training.settings import TrainingSettings
 from orbithash.training.state import BestEpoch, Memory, TrainingState
@@ -63,7 +75,7 @@ def train_on_arrays(
     # The rows that train, then those that are held out.
     inputs = torch.from_numpy(data.features[np.concatenate([plan.train, plan.held_out])])
     with seeded(seed):
-        network = initial_network(inputs[:n_train], n_bits, settings, backbone, init)
+        network = initial_network(inputs[:n_train], n_bits, settings, plan, backbone, init, seed)
         # A checkpoint is restored only into a run of equal identity.
         identity = run_identity(method, n_bits, settings, seed) | {
             "features": digest,
@@ -91,6 +103,7 @@ def train_on_arrays(
                 with_teacher=takes_teacher(plan.loss),
             ),
             settings.scaled_to_batch_size(plan.batches.batch_size),
+            groups=weights_and_scalars(network) if settings.head == "class-codes" else None,
             validate=validation_map if len(plan.held_out) else None,
             hooks=hooks,
             checkpoints=checkpoints and checkpoints.for_run(identity),
@@ -135,13 +148,19 @@ def initial_network(
     inputs: Float32[torch.Tensor, "n *shape"],
     n_bits: int,
     settings: TrainingSettings,
+    plan: TrainingPlan,
     backbone: str | None,
     init: Encoder | None,
-) -> FeatureHead | HashingNetwork:
-    """Return a network with random weights, or with those of another run."""
+    seed: int,
+) -> FeatureHead | ClassCodeHead | HashingNetwork:
+    """Return a network that is fitted to the inputs, or with the weights of another run."""
     if backbone is not None:
         if init is not None:
             raise InputError("a backbone on arrays has random initial weights; leave init out")
+        if settings.head == "class-codes":
+            raise InputError(
+                "class codes need features of a trained backbone; train with head=layers"
+            )
         trunk = small_backbone(backbone, tuple(inputs.shape[1:]))
         return HashingNetwork(trunk, n_bits, hidden=settings.hidden, dropout=settings.dropout)
     if inputs.ndim != 2:
@@ -149,27 +168,78 @@ def initial_network(
             f"got arrays of shape {tuple(inputs.shape)}; give vectors of shape (n, d), or a "
             "backbone for images"
         )
-    head = FeatureHead(inputs.shape[1], n_bits, hidden=settings.hidden, dropout=settings.dropout)
-    if init is None:
+    head = empty_head(inputs.shape[1], n_bits, settings, plan)
+    if init is not None:
+        copy_head(init, head)
+    elif isinstance(head, ClassCodeHead):
+        fit_class_codes(head, inputs, plan.train_labels, seed=seed)
+    else:
         # Without a hidden layer this is the head of Chen et al., 2018, with torch's initial scale.
         head.fit_start(inputs, spread=settings.hidden > 0)
-    else:
-        copy_head(init, head)
     return head
 
 
-def copy_head(init: Encoder, head: FeatureHead) -> None:
+def empty_head(
+    n_features: int, n_bits: int, settings: TrainingSettings, plan: TrainingPlan
+) -> FeatureHead | ClassCodeHead:
+    """Return a head of the kind that the settings name, before it is fitted to the features."""
+    if settings.head == "layers":
+        return FeatureHead(n_features, n_bits, hidden=settings.hidden, dropout=settings.dropout)
+    if plan.labels.ndim == 2:
+        raise InputError(
+            "class codes are for images with one label, and these have several; train with "
+            "--head layers"
+        )
+    return ClassCodeHead(n_features, n_bits, int(plan.labels.max()) + 1)
+
+
+def fit_class_codes(
+    head: ClassCodeHead,
+    inputs: Float32[torch.Tensor, "n d"],
+    labels: Int64[np.ndarray, " n"],
+    *,
+    seed: int,
+) -> None:
+    """Start the head from LDA-ITQ of the training features, and from the means of the classes."""
+    features = power_normalized(inputs).numpy()
+    quantization = DiscriminantQuantization(head.n_bits, random_state=seed)
+    quantization.fit(features, labels)
+    members = np.eye(head.n_classes, dtype=np.float32)[labels]
+    scatter = within_class_scatter(features - quantization.mean_, members.astype(bool))
+    whitening = whitening_matrix(scatter, quantization.shrinkage)
+    head.fit_start(
+        inputs,
+        torch.from_numpy(members),
+        center=torch.from_numpy(quantization.mean_).float(),
+        whitening=torch.from_numpy(whitening).float(),
+        projection=torch.from_numpy(quantization.projection_).float(),
+    )
+
+
+def weights_and_scalars(network: torch.nn.Module) -> list[ParameterGroup]:
+    """Return matrices, which decay, apart from biases and single numbers, which do not."""
+    return [
+        ParameterGroup(
+            tuple(p for p in network.parameters() if (p.ndim > 1) == decays), decays=decays
+        )
+        for decays in (True, False)
+    ]
+
+
+def copy_head(init: Encoder, head: FeatureHead | ClassCodeHead) -> None:
     """Copy the weights of a head that was trained on features; the sizes must be equal."""
     if init.takes_images:
         raise InputError("the run to start from encodes images, not features; give another")
     source = init.network if isinstance(init, FeatureEncoder) else None
-    if not isinstance(source, FeatureHead):
+    if not isinstance(source, FeatureHead | ClassCodeHead):
         raise InputError("the run to start from holds a hasher; give one that trained a network")
-    for name in ("n_features", "n_bits", "hidden"):
+    if type(source) is not type(head):
+        raise InputError("the run to start from has a head of another kind; give the same --head")
+    for name in ({"n_features"} | head.sizes.keys()) - {"dropout"}:
         if getattr(source, name) != getattr(head, name):
             raise InputError(
                 f"the run to start from has {name}={getattr(source, name)}, but here it is "
-                f"{getattr(head, name)}; train with the same features, --bits and --hidden"
+                f"{getattr(head, name)}; train with the same features, classes, --bits and --hidden"
             )
     head.load_state_dict(source.state_dict())
 
@@ -189,7 +259,7 @@ def predict_head_seconds(
         data.labels, data.split, method, n_bits, settings, seed=seed, classes=data.classes
     )
     with seeded(seed):
-        head = FeatureHead(n_features, n_bits, hidden=settings.hidden, dropout=settings.dropout)
+        head = empty_head(n_features, n_bits, settings, plan)
         learned = [ParameterGroup(tuple(part.parameters())) for part in (head, plan.loss)]
         state = TrainingState(
             head,

@@ -15,7 +15,7 @@ from orbithash.encoders import Encoder, Epoch, ImageEncoder
 from orbithash.encoders.extraction.extract import ImageView, read_image_view, training_features
 from orbithash.encoders.runtime import choose_runtime, run_by
 from orbithash.errors import UnreadableImageError
-from orbithash.networks import FeatureHead, PhotoBackbone
+from orbithash.networks import PhotoBackbone
 from orbithash.training.checkpoint import Checkpoints
 from orbithash.training.hooks import Hooks
 from orbithash.training.machine.distributed import SINGLE_PROCESS, Processes
@@ -24,6 +24,7 @@ from orbithash.training.machine.precision import check_precision
 from orbithash.training.methods import Method, plan_training
 from orbithash.training.on_arrays import (
     copy_head,
+    empty_head,
     fit_hasher,
     predict_head_seconds,
     train_on_arrays,
@@ -128,13 +129,13 @@ def check_head(
     if not method.is_loss:
         method.hasher(n_bits=n_bits, seed=seed)
         return
-    plan_training(
+    plan = plan_training(
         images.labels, images.split, method, n_bits, settings, seed=seed, classes=images.classes
     )
     check_precision(settings.precision, "cpu")
     if init is not None:
         with seeded(seed):
-            copy_head(init, FeatureHead(n_features, n_bits, hidden=settings.hidden))
+            copy_head(init, empty_head(n_features, n_bits, settings, plan))
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from orbithash.encoders.image_encoder import BATCH
 from orbithash.encoders.runs.fingerprints import weights_digest
 from orbithash.errors import InputError
 from orbithash.metrics.scoring import evaluate_codes
-from orbithash.networks import HashingNetwork, PhotoBackbone
+from orbithash.networks import FeatureHead, HashingNetwork, PhotoBackbone
 from orbithash.training.batches import ImageBatches, ImageReader
 from orbithash.training.checkpoint import Checkpoints
 from orbithash.training.hooks import Hooks
@@ -193,7 +193,17 @@ def initial_network(
     backbone: PhotoBackbone, n_bits: int, settings: TrainingSettings, init: Encoder | None
 ) -> HashingNetwork:
     """Return the backbone with a random head, or with the weights of another run."""
-    network = HashingNetwork(backbone, n_bits, hidden=settings.hidden, dropout=settings.dropout)
+    n_classes = None
+    if settings.head == "class-codes":
+        n_classes = getattr(init, "head_sizes", {}).get("n_classes")
+        if n_classes is None:
+            raise InputError(
+                "class codes start from a head that was trained on features; train with --tune "
+                "head, or choose --head layers"
+            )
+    network = HashingNetwork(
+        backbone, n_bits, hidden=settings.hidden, dropout=settings.dropout, n_classes=n_classes
+    )
     if isinstance(init, ImageEncoder):
         if type(init.backbone) is not type(backbone) or (
             init.backbone.arguments != backbone.arguments
@@ -214,6 +224,7 @@ def fit_head_start(
 ) -> None:
     """Fit the new head to the backbone's features of the first batch, in training mode."""
     batch = next(iter(replace(source, n_workers=0)(0)))  # workers would read ahead
+    assert isinstance(network.head, FeatureHead)  # class codes come from another run
     device = network.head.center.device
     network.train()
     parts = torch.split(batch.inputs, part_size or len(batch.inputs))

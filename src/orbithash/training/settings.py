@@ -13,7 +13,7 @@ import math
 import tomllib
 from collections import abc
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -37,7 +37,9 @@ class TrainingSettings:
 
     reduction: str | None = None  # of losses that sum over triplets; None: the default of the loss
 
-    hidden: int = 1024  # units between features and bits; 0: a linear head, as in the paper
+    # Between features and bits; class codes beside a linear layer are for one label per image.
+    head: Literal["layers", "class-codes"] = "layers"
+    hidden: int = 1024  # of layers: units of the first; 0: a linear head, as in the paper
     dropout: float = 0.3  # of the hidden units
     memory: int = 0  # size of the memory bank that lengthens the ranking lists
 
@@ -71,6 +73,8 @@ class TrainingSettings:
                 raise InputError(f"{name}={getattr(self, name)}; give a number >= 0")
         if self.precision not in ("float32", "bfloat16"):
             raise InputError(f"precision={self.precision!r}; choose float32 or bfloat16")
+        if self.head not in ("layers", "class-codes"):
+            raise InputError(f"head={self.head!r}; choose layers or class-codes")
         if self.optimizer not in ("adam", "sgd") or self.schedule not in ("cosine", "steps"):
             raise InputError(
                 f"optimizer={self.optimizer!r}, schedule={self.schedule!r}; "
@@ -86,6 +90,17 @@ class TrainingSettings:
         ratio = n_images / self.batch_size
         factor = ratio if self.optimizer == "sgd" else ratio**0.5
         return replace(self, batch_size=n_images, learning_rate=self.learning_rate * factor)
+
+
+def settings_identity(settings: TrainingSettings) -> dict[str, Any]:
+    """Return the settings that determine a run, by name.
+
+    Settings of later versions are left out at their defaults, so that earlier runs are found.
+    """
+    identity = asdict(settings)
+    if settings.head == "layers":
+        del identity["head"]
+    return identity
 
 
 def check_at_least(least: int, **numbers: int) -> None:
@@ -156,9 +171,11 @@ def resolve_settings(
             raise InputError(f"{name} is {value!r}; it must be {described(kinds[name])}")
     if isinstance(settings, TrainingSettings):
         return replace(settings, **changes)
-    hidden = getattr(init, "hidden", None)
-    if hidden is not None:
-        changes = {"hidden": hidden} | changes
+    of_init = getattr(init, "head_sizes", {})
+    if "hidden" in of_init:
+        changes = {"hidden": of_init["hidden"]} | changes
+    if "n_classes" in of_init:
+        changes = {"head": "class-codes"} | changes
     presets = IMAGE_PRESETS if on_images else PRESETS
     if preset not in presets:
         raise InputError(f"there is no preset {preset!r}; choose from {', '.join(presets)}")

@@ -158,9 +158,9 @@ def plan_tuning(
         return replace(plan, whole_settings=whole)
     # The head has the same shape in both stages; other changes are meant for the whole network.
     given = {**settings, **{key: value for key, value in changes.items() if value is not None}}
-    shape = {key: value for key, value in given.items() if key in {"hidden", "dropout"}}
+    shape = {key: value for key, value in given.items() if key in {"head", "hidden", "dropout"}}
     head = resolve_settings("default", {}, shape, on_images=False)
-    whole = replace(whole, hidden=head.hidden, dropout=head.dropout)
+    whole = replace(whole, head=head.head, hidden=head.hidden, dropout=head.dropout)
     return replace(plan, head_settings=head, whole_settings=whole)
 
 

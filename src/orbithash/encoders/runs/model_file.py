@@ -14,7 +14,7 @@ from orbithash.encoders.feature_encoder import FeatureEncoder
 from orbithash.encoders.image_encoder import HEAD_SIZES, ImageEncoder
 from orbithash.errors import InputError
 from orbithash.files import whole_file
-from orbithash.networks import BACKBONES, FeatureHead, HashingNetwork
+from orbithash.networks import BACKBONES, ClassCodeHead, FeatureHead, HashingNetwork, make_head
 
 if TYPE_CHECKING:  # an encoder without a hasher must not load scikit-learn
     from orbithash.hashers import Hasher
@@ -72,14 +72,20 @@ def image_encoder(description: Any, arrays: dict[str, np.ndarray]) -> ImageEncod
     backbone.load_state_dict(as_tensors(part_of(arrays, "backbone")))
     backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if "hasher" not in description:
-        sizes = {name: description[name] for name in HEAD_SIZES}
-        description = {"head": {"n_features": backbone.n_features, **sizes}}
+        description = {"head": {"n_features": backbone.n_features, **head_sizes(description)}}
     return ImageEncoder(backbone.eval(), rebuilt_head(description, part_of(arrays, "head")))
 
 
-def rebuilt_head(description: Any, arrays: dict[str, np.ndarray]) -> "FeatureHead | Hasher":
+def head_sizes(description: Any) -> dict[str, Any]:
+    return {name: description[name] for name in HEAD_SIZES if name in description}
+
+
+def rebuilt_head(
+    description: Any, arrays: dict[str, np.ndarray]
+) -> "FeatureHead | ClassCodeHead | Hasher":
     if "head" in description:
-        head = FeatureHead(**description["head"])
+        sizes = dict(description["head"])
+        head = make_head(sizes.pop("n_features"), sizes)
         head.load_state_dict(as_tensors(arrays))
         return head.eval()
     from orbithash.encoders.runs.estimators import put_together
@@ -93,8 +99,7 @@ def rebuilt_head(description: Any, arrays: dict[str, np.ndarray]) -> "FeatureHea
 
 def hashing_network(description: Any, arrays: dict[str, np.ndarray]) -> HashingNetwork:
     backbone = BACKBONES[description["backbone"]](**description["arguments"])
-    sizes = {name: description[name] for name in HEAD_SIZES}
-    network = HashingNetwork(backbone, **sizes)
+    network = HashingNetwork(backbone, **head_sizes(description))
     network.load_state_dict(as_tensors(arrays))
     return network.eval()
 

@@ -4,7 +4,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from orbithash.losses import LOSSES
 from orbithash.losses.nested import length_weights
 from orbithash.training import IMAGE_PRESETS, PRESETS, TrainingSettings
 from orbithash.training.methods import as_method
+from orbithash.training.settings import settings_identity
 
 # Part of a run's identity. Increment when the same settings train or score differently than
 # before, so that a table never mixes old and new runs.
@@ -189,7 +190,7 @@ def describe_stage(stage: Stage) -> dict[str, Any]:
     description: dict[str, Any] = {
         "method": stage.method,
         "options": {**defaults, **stage.options},
-        "settings": asdict(stage.settings) if stage.settings else None,
+        "settings": settings_identity(stage.settings) if stage.settings else None,
     }
     if stage.method in METHOD_RECIPES:
         description["recipe"] = METHOD_RECIPES[stage.method]
