@@ -18,6 +18,12 @@ class LookLoss(nn.Module):
     ΔNDCG, orders them as a teacher does, such as the features of a frozen backbone: see
     `orbithash.losses.teacher.neighbour_grades`.
 
+    The second term is the weighted mean Σ λ·hinge² / Σ λ over all its triplets, so that it does not
+    depend on their number. An order-aware loss by labels is such a mean times its `weight_scale`,
+    which changes with the data and as training proceeds: the second term is multiplied by the same
+    number, a constant without gradient, and one weight serves different data. Beside other losses
+    it is not scaled.
+
     Args:
         loss: The loss by labels; None learns from the teacher alone, without labels.
         weight: The weight of the term by the teacher; with 0 it is left out.
@@ -46,7 +52,7 @@ class LookLoss(nn.Module):
             )
         self.weight, self.shares = weight, tuple(shares)
         self.loss = loss
-        self.look = OrderAwareTripletLoss(weighting="ndcg")
+        self.look = OrderAwareTripletLoss(weighting="ndcg", reduction="weight")
         self.look.margin_of_bits = margin_of_bits
 
     @property
@@ -76,7 +82,7 @@ class LookLoss(nn.Module):
         others: dict[str, Any] = {}
         if ref_emb is not None:
             others = {"ref_emb": ref_emb, "ref_labels": ref_labels}
-        term = embeddings.new_zeros(())
+        lists = grades = None
         if self.weight > 0:
             if teacher is None:
                 raise InputError(
@@ -84,12 +90,15 @@ class LookLoss(nn.Module):
                 )
             lists = batch_lists(embeddings, labels, ref_emb, ref_labels)
             grades = neighbour_grades(teacher, ref_teacher, self.shares, skipped=lists.skipped)
-            term = self.weight * self.look(embeddings, grades=grades, lists=lists)
             if type(self.loss) is OrderAwareTripletLoss:  # distances are computed once
                 others["lists"] = lists
-        value: Tensor = term
+        value = embeddings.new_zeros(())
         if self.loss is not None:
-            value = self.loss(embeddings, labels, **others) + term
+            value = self.loss(embeddings, labels, **others)
+        if lists is not None:
+            scale: Tensor | None = getattr(self.loss, "weight_scale", None)
+            term = self.look(embeddings, grades=grades, lists=lists)
+            value = value + self.weight * (1 if scale is None else scale) * term
         self._count_triplets()
         return value
 
