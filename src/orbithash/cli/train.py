@@ -57,6 +57,14 @@ def train_command(
             rich_help_panel=METHOD,
         ),
     ] = None,
+    look: Annotated[
+        float | None,
+        typer.Option(
+            help="Weight of a second term that keeps which images look alike, by the features of "
+            "the backbone, such as 0.3; default 0.",
+            rich_help_panel=METHOD,
+        ),
+    ] = None,
     nested: Annotated[
         str | None,
         typer.Option(
@@ -252,6 +260,7 @@ def train_command(
             learning_rate=learning_rate,
             hidden=hidden,
             memory=memory,
+            look=look,
             validation=validation,
             validate_every=validate_every,
             precision=precision,

@@ -31,7 +31,12 @@ from orbithash.training.hooks import Hooks
 from orbithash.training.methods import Method, as_method, nested_weights, with_nested
 from orbithash.training.on_arrays import fit_hasher, train_on_arrays
 from orbithash.training.session import check_tensorboard, training_session
-from orbithash.training.settings import TrainingSettings, read_settings, resolve_settings
+from orbithash.training.settings import (
+    LATER_SETTINGS,
+    TrainingSettings,
+    read_settings,
+    resolve_settings,
+)
 from orbithash.training.tuning import (
     announce_features,
     initial_backbone,
@@ -170,7 +175,7 @@ def train(
         )
     assert resolved is not None
     if not chosen.is_loss:
-        check_no_start(chosen, init_encoder)
+        check_for_hasher(chosen, init_encoder, changes)
     digest = data_digest(data) if out is not None else ""  # only a run that is written needs it
     held_out = held_out_names(data, hold_out_classes, seed)
     data = without_classes(data, held_out)
@@ -303,7 +308,8 @@ def finished_run(out: Path, expected: Mapping[str, Any], changes: Mapping[str, A
     if encoder.training is None:
         return encoder
     record = encoder.training.record
-    found = {name: getattr(record, name) for name in expected} | dict(record.settings)
+    found = {name: getattr(record, name) for name in expected} | LATER_SETTINGS
+    found |= record.settings
     found["nested"] = ",".join(map(str, record.prefixes())) or "none"
     found["held_out_classes"] = ",".join(record.held_out_classes)
     for name, wanted in {**expected, **changes}.items():
@@ -358,7 +364,12 @@ def check_arguments(
         raise InputError("images in memory take a backbone by its name; give small-cnn")
 
 
-def check_no_start(method: Method, init: Encoder | None) -> None:
+def check_for_hasher(method: Method, init: Encoder | None, changes: Mapping[str, Any]) -> None:
+    """Raise if something was given that only losses take."""
+    if changes.get("look"):
+        raise InputError(
+            f"{method.name} is a hasher, and --look adds a term to a loss; leave --look out"
+        )
     if init is not None:
         raise InputError(
             f"{method.name} is fitted in a single step and cannot start from another run"

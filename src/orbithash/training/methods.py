@@ -3,7 +3,7 @@
 import copy
 import inspect
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -49,22 +49,38 @@ class Method:
         """Whether the loss takes a teacher's vectors beside the labels."""
         return isinstance(self.given, nn.Module) and takes_teacher(self.given)
 
+    def needs_teacher(self, settings: TrainingSettings) -> bool:
+        """Whether training with these settings needs a teacher's vectors."""
+        return self.takes_teacher or (self.is_loss and settings.look > 0)
+
     def loss(
-        self, *, n_bits: int, n_classes: int, seed: int, reduction: str | None = None
+        self,
+        *,
+        n_bits: int,
+        n_classes: int,
+        seed: int,
+        reduction: str | None = None,
+        look: float = 0.0,
     ) -> nn.Module:
         """Return a new loss; bits, classes, seed and reduction are passed if its class takes them.
 
         A given loss is copied, so that its parameters and buffers are the same in the next run. Of
         nested codes, the loss of each length is that of codes of this length alone; a margin in
-        bits is scaled to it.
+        bits is scaled to it. With `look`, each has a term by a teacher, of this weight.
         """
+        if look > 0 and self.takes_teacher:
+            raise InputError(
+                f"{self.name} learns from a teacher already; set the weight of its term itself, "
+                "and leave look out"
+            )
         of_data: dict[str, Any] = {"n_classes": n_classes, "seed": seed}
         if reduction is not None:
             of_data["reduction"] = reduction
         if not self.nested:
-            return self._loss_of_length(n_bits, n_bits, of_data)
+            return with_look(self._loss_of_length(n_bits, n_bits, of_data), look)
         lengths = (*self.nested, n_bits)
-        return NestedLoss({n: self._loss_of_length(n, n_bits, of_data) for n in lengths})
+        losses = {n: self._loss_of_length(n, n_bits, of_data) for n in lengths}
+        return NestedLoss({n: with_look(loss, look) for n, loss in losses.items()})
 
     def _loss_of_length(self, n: int, n_bits: int, of_data: Mapping[str, Any]) -> nn.Module:
         """Return a loss of the first n of all bits."""
@@ -104,6 +120,11 @@ class Method:
             described = f"{self.given} {plain_attributes(self.given)} {weights_digest(self.given)}"
             return {"method": self.name, "loss": described}
         return {**self.options, "method": self.name}
+
+
+def with_look(loss: nn.Module, weight: float) -> nn.Module:
+    """Return the loss, with a term by a teacher's neighbours if its weight is above 0."""
+    return LookLoss(loss, weight) if weight > 0 else loss
 
 
 def plain_attributes(module: nn.Module) -> dict[str, Any]:
@@ -222,6 +243,7 @@ def plan_training(
         n_classes=labels.shape[1] if labels.ndim == 2 else len(numbers),
         seed=seed,
         reduction=settings.reduction,
+        look=settings.look,
     )
     if settings.memory:
         for part in single_losses(loss):
@@ -248,7 +270,7 @@ def run_identity(
     method: Method, n_bits: int, settings: TrainingSettings, seed: int
 ) -> dict[str, Any]:
     """Return all that a run depends on besides its data and initial weights, by name."""
-    identity = asdict(settings) | method.identity() | {"bits": n_bits, "seed": seed}
+    identity = settings.identity() | method.identity() | {"bits": n_bits, "seed": seed}
     # Left out otherwise, to resume runs of earlier versions.
     return identity | {"nested": nested_weights(method, n_bits)} if method.nested else identity
 

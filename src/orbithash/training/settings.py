@@ -13,7 +13,7 @@ import math
 import tomllib
 from collections import abc
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -40,6 +40,7 @@ class TrainingSettings:
     hidden: int = 1024  # units between features and bits; 0: a linear head, as in the paper
     dropout: float = 0.3  # of the hidden units
     memory: int = 0  # size of the memory bank that lengthens the ranking lists
+    look: float = 0.0  # weight of the term by the look of images, beside any loss; 0: none
 
     warmup: float = 0.0  # epochs in which the rate grows from 0; may be a fraction
     clip: float = 0.0  # largest norm of the gradient; 0: no limit
@@ -66,7 +67,7 @@ class TrainingSettings:
                 raise InputError(
                     f"{name}={getattr(self, name)}; give a number with 0 <= number < 1"
                 )
-        for name in ("warmup", "clip", "new_layer_rate", "bias_rate"):
+        for name in ("warmup", "clip", "new_layer_rate", "bias_rate", "look"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise InputError(f"{name}={getattr(self, name)}; give a number >= 0")
         if self.precision not in ("float32", "bfloat16"):
@@ -77,6 +78,17 @@ class TrainingSettings:
                 "choose adam or sgd, and cosine or steps"
             )
 
+    def identity(self) -> dict[str, Any]:
+        """Return the settings by name, those of later versions only if they are set.
+
+        So runs of earlier versions keep their identity.
+        """
+        return {
+            name: value
+            for name, value in asdict(self).items()
+            if name not in LATER_SETTINGS or value != LATER_SETTINGS[name]
+        }
+
     def scaled_to_batch_size(self, n_images: int) -> "TrainingSettings":
         """Return settings with the learning rate for batches of another size.
 
@@ -86,6 +98,9 @@ class TrainingSettings:
         ratio = n_images / self.batch_size
         factor = ratio if self.optimizer == "sgd" else ratio**0.5
         return replace(self, batch_size=n_images, learning_rate=self.learning_rate * factor)
+
+
+LATER_SETTINGS = {"look": 0.0}  # not recorded by earlier versions, with the value they trained by
 
 
 def check_at_least(least: int, **numbers: int) -> None:

@@ -130,11 +130,6 @@ def plan_tuning(
     if old:
         tune = "whole"
     tune = choose_tune(tune, name, pretrained=pretrained, preset=preset, init=init)
-    if method.takes_teacher and not pretrained:
-        raise InputError(
-            f"{method.name} learns from the backbone's features, and {name} has no trained "
-            "weights; give another backbone, or weights, or a loss by labels alone"
-        )
     if n_views is not None and not method.is_loss:
         logger.warning("%s is fitted to one view of each image; views are not used", method.name)
     plan = Tuning(
@@ -152,13 +147,20 @@ def plan_tuning(
             f"{method.name} is fitted to features and cannot train a network; use --tune head"
         )
     whole = resolve_settings(preset, settings, changes, on_images=True, init=init)
+    if method.needs_teacher(whole) and not pretrained:
+        raise InputError(
+            f"{'--look' if whole.look else method.name} learns from the backbone's features, and "
+            f"{name} has no trained weights; give another backbone, or weights, or learn from "
+            "labels alone"
+        )
     if isinstance(settings, TrainingSettings) or preset != "default":
         return replace(plan, whole_settings=whole)
     if old or init is not None or not pretrained:
         return replace(plan, whole_settings=whole)
-    # The head has the same shape in both stages; other changes are meant for the whole network.
+    # The head has the same shape and terms in both stages; other changes are meant for the whole
+    # network.
     given = {**settings, **{key: value for key, value in changes.items() if value is not None}}
-    shape = {key: value for key, value in given.items() if key in {"hidden", "dropout"}}
+    shape = {key: value for key, value in given.items() if key in {"hidden", "dropout", "look"}}
     head = resolve_settings("default", {}, shape, on_images=False)
     whole = replace(whole, hidden=head.hidden, dropout=head.dropout)
     return replace(plan, head_settings=head, whole_settings=whole)
@@ -231,7 +233,7 @@ def train_by_tuning(
     assert tuning.whole_settings is not None
     settings = tuning.whole_settings
     teacher = None
-    if method.takes_teacher:
+    if method.needs_teacher(settings):
         # The head's features, if they were kept; of other views, none are needed.
         n_views = tuning.n_views if head_first and cache else 0
         hooks = session.hooks(FEATURES_STAGE, 0, last_stage=False)

@@ -4,7 +4,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -189,7 +189,7 @@ def describe_stage(stage: Stage) -> dict[str, Any]:
     description: dict[str, Any] = {
         "method": stage.method,
         "options": {**defaults, **stage.options},
-        "settings": asdict(stage.settings) if stage.settings else None,
+        "settings": stage.settings.identity() if stage.settings else None,
     }
     if stage.method in METHOD_RECIPES:
         description["recipe"] = METHOD_RECIPES[stage.method]
