@@ -142,7 +142,7 @@ def test_a_finished_run_of_an_earlier_version_had_no_look(arrays, tmp_path):
     file.write_text(json.dumps(record))
     again = {"out": tmp_path / "run", "resume": True, **QUICK}
     orbithash.train(arrays, 16, look=0.0, **again)
-    with pytest.raises(InputError, match="here it is 0.3"):
+    with pytest.raises(InputError, match=r"here it is 0.3"):
         orbithash.train(arrays, 16, look=0.3, **again)
 
 

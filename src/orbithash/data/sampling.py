@@ -31,16 +31,24 @@ def batches_by_labels(
     - Class-balanced batches round it down to a multiple of the number of classes in a batch. If
       there are too few classes for `images_per_class` each, every class has more.
     """
-    batch_size = min(batch_size, max(MIN_BATCH_SIZE, len(labels) // MIN_BATCHES_PER_EPOCH))
     if labels.ndim == 2:
-        return ShuffledBatches(
-            len(labels), min(len(labels), max(MIN_BATCH_SIZE, batch_size)), seed=seed
-        )
+        return shuffled_batches(len(labels), batch_size=batch_size, seed=seed)
+    batch_size = limited_size(batch_size, len(labels))
     n_classes = len(np.unique(labels))
     classes_per_batch = max(2, min(n_classes, batch_size // images_per_class))
     return ClassBalancedBatches(
         labels, classes_per_batch, max(2, batch_size // classes_per_batch), seed=seed
     )
+
+
+def shuffled_batches(n_images: int, *, batch_size: int, seed: int) -> "ShuffledBatches":
+    """Return shuffled batches of at most this size; an epoch has at least four, if it can."""
+    batch_size = max(MIN_BATCH_SIZE, limited_size(batch_size, n_images))
+    return ShuffledBatches(n_images, min(n_images, batch_size), seed=seed)
+
+
+def limited_size(batch_size: int, n_images: int) -> int:
+    return min(batch_size, max(MIN_BATCH_SIZE, n_images // MIN_BATCHES_PER_EPOCH))
 
 
 @dataclass(frozen=True, eq=False)

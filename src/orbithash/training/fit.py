@@ -7,14 +7,14 @@ import logging
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from orbithash.codes import check_n_bits
-from orbithash.data import ImageSource, LabelledFeatures, open_source
+from orbithash.data import ImageSource, LabelledFeatures, open_source, open_without_labels
 from orbithash.data.classes import choose_held_out, without_classes
 from orbithash.encoders import Encoder, Epoch, RunRecord, Training, load_run
 from orbithash.encoders.runs.estimators import check_can_be_saved
@@ -27,8 +27,14 @@ from orbithash.hashers import Hasher
 from orbithash.networks import PhotoBackbone
 from orbithash.networks.backbones import check_device
 from orbithash.training.checkpoint import read_header
-from orbithash.training.hooks import Hooks
-from orbithash.training.methods import Method, as_method, nested_weights, with_nested
+from orbithash.training.hooks import Hooks, finishing_hooks
+from orbithash.training.methods import (
+    Method,
+    as_method,
+    nested_weights,
+    with_nested,
+    without_labels,
+)
 from orbithash.training.on_arrays import fit_hasher, train_on_arrays
 from orbithash.training.session import check_tensorboard, training_session
 from orbithash.training.settings import (
@@ -56,6 +62,7 @@ def train(
     method: str | nn.Module | Hasher = "order-aware",
     options: Mapping[str, Any] | None = None,
     nested: Sequence[int] = (),
+    labels: str = "source",
     hold_out_classes: float | Sequence[str | int] | None = None,
     backbone: str | PhotoBackbone | None = None,
     weights: str | Path | None = None,
@@ -79,7 +86,7 @@ def train(
     progress: bool | None = None,
     **changes: Any,
 ) -> Encoder:
-    """Learn binary codes from labelled images or features, and return the encoder.
+    """Learn binary codes from images or features, with labels or without, and return the encoder.
 
     Args:
         source: A folder of class folders, a table, a features file or `name:folder` of a
@@ -89,6 +96,9 @@ def train(
         options: Arguments of a method that is given by name.
         nested: Shorter lengths, such as (16, 32): the first bits of the codes become good codes
             of these lengths too, which `encoder.prefix(16)` gives.
+        labels: "source", or "none": labels are ignored and may be missing. The codes then keep
+            which images look alike, by the backbone's features; a hasher must need no labels. The
+            source may also be features alone, or a folder with images in any nesting.
         hold_out_classes: A share of the classes, such as 0.5, drawn by the seed, or their names or
             numbers. Their images do not train, and `evaluate` scores the codes of both parts: how
             well they serve classes that nobody trained on.
@@ -124,17 +134,23 @@ def train(
         raise InputError(f"got seed={seed}; give a whole number from 0 on")
     chosen, file_settings = method_and_settings(method, options, settings, bits)
     chosen = with_nested(chosen, nested, bits)
+    if check_labels(labels, hold_out_classes, changes) == "none":
+        chosen, changes = without_labels(chosen), {**changes, "validation": 0.0, "look": 0.0}
     if finish:
         check_begun(out)
     if out is not None and (resume or finish) and is_finished(out):
         expected = {"method": chosen.name, "n_bits": bits, "seed": seed, "tune": tune}
         expected["nested"] = ",".join(map(str, chosen.nested)) or "none"
         expected["held_out_classes"] = ",".join(held_out_names(source, hold_out_classes, seed))
-        expected |= {"views": views, "backbone": backbone if isinstance(backbone, str) else None}
+        expected |= {
+            "labels": labels,
+            "views": views,
+            "backbone": backbone if isinstance(backbone, str) else None,
+        }
         return finished_run(out, expected, changes)
     if out is not None and isinstance(chosen.given, Hasher):
         check_can_be_saved(chosen.given)
-    data = open_source(source)
+    data = open_source(source) if chosen.from_labels else open_without_labels(source)
     gpu = None if device == "cpu" else device
     given = {
         "backbone": backbone,
@@ -198,6 +214,7 @@ def train(
         data_digest=digest or None,
         features_by=recorded_weights(data) if isinstance(data, LabelledFeatures) else None,
         held_out_classes=held_out,
+        labels=labels,
     )
     encoder: Encoder
     history: list[Epoch] = []
@@ -257,6 +274,20 @@ def train(
     return encoder
 
 
+def check_labels(labels: str, hold_out_classes: Any, changes: Mapping[str, Any]) -> str:
+    """Return `labels`; raise if they are "none" and something is given that needs labels."""
+    if labels not in ("source", "none"):
+        raise InputError(f"labels is {labels!r}; choose source or none")
+    needing = {
+        "--hold-out-classes": hold_out_classes is not None,
+        "--validation, which scores classes,": changes.get("validation"),
+        "--look, a term beside that by labels,": changes.get("look"),
+    }
+    if labels == "none" and (given := [name for name, value in needing.items() if value]):
+        raise InputError(f"{given[0]} needs labels, and --labels is none; leave one of them out")
+    return labels
+
+
 def held_out_names(
     source: Any, wanted: float | Sequence[str | int] | None, seed: int
 ) -> tuple[str, ...]:
@@ -278,16 +309,6 @@ def shortened(names: Sequence[str]) -> str:
     """Return the first names, and the number of the others."""
     more = f" and {len(names) - N_NAMED} more" if len(names) > N_NAMED else ""
     return ", ".join(names[:N_NAMED]) + more
-
-
-def finishing_hooks(hooks: Hooks, *, stop_after: float | None, finish: bool) -> Hooks:
-    """Return the hooks, with an end to training: now, or after some minutes."""
-    if stop_after is not None and not stop_after > 0:
-        raise InputError(f"stop_after is {stop_after}; give minutes above 0")
-    if not finish and stop_after is None:
-        return hooks
-    end = time.monotonic() + (0.0 if finish else 60 * (stop_after or 0.0))
-    return replace(hooks, finishing=lambda: time.monotonic() >= end or hooks.finishing())
 
 
 def check_begun(out: Path | None) -> None:

@@ -18,15 +18,20 @@ from orbithash.data import (
     Split,
     batches_by_labels,
     check_trainable,
+    shuffled_batches,
     training_rows,
 )
+from orbithash.data.sampling import MIN_BATCH_SIZE
 from orbithash.encoders.runs.fingerprints import weights_digest
 from orbithash.errors import InputError
 from orbithash.hashers import HASHERS, Hasher
+from orbithash.hashers.base import SupervisedHasher
 from orbithash.losses import LOSSES, LookLoss, NestedLoss
 from orbithash.losses.nested import length_weights
 from orbithash.losses.teacher import takes_teacher
 from orbithash.training.settings import TrainingSettings
+
+ORDER_AWARE = "order-aware"
 
 Labels = Int64[np.ndarray, " n"] | Bool[np.ndarray, "n classes"]
 
@@ -39,6 +44,7 @@ class Method:
     options: Mapping[str, Any] = field(default_factory=dict)
     given: nn.Module | Hasher | None = None
     nested: tuple[int, ...] = ()  # shorter code lengths whose prefixes are trained too
+    from_labels: bool = True  # otherwise a loss learns from a teacher alone, a hasher without y
 
     @property
     def is_loss(self) -> bool:
@@ -47,7 +53,8 @@ class Method:
     @property
     def takes_teacher(self) -> bool:
         """Whether the loss takes a teacher's vectors beside the labels."""
-        return isinstance(self.given, nn.Module) and takes_teacher(self.given)
+        given = isinstance(self.given, nn.Module) and takes_teacher(self.given)
+        return given or (self.is_loss and not self.from_labels)
 
     def needs_teacher(self, settings: TrainingSettings) -> bool:
         """Whether training with these settings needs a teacher's vectors."""
@@ -84,6 +91,8 @@ class Method:
 
     def _loss_of_length(self, n: int, n_bits: int, of_data: Mapping[str, Any]) -> nn.Module:
         """Return a loss of the first n of all bits."""
+        if not self.from_labels and self.given is None:
+            return LookLoss(None, 1.0)
         if isinstance(self.given, nn.Module):
             given = copy.deepcopy(self.given)
             parts: list[Any] = single_losses(given) if n != n_bits else []
@@ -119,7 +128,9 @@ class Method:
         if isinstance(self.given, nn.Module):
             described = f"{self.given} {plain_attributes(self.given)} {weights_digest(self.given)}"
             return {"method": self.name, "loss": described}
-        return {**self.options, "method": self.name}
+        # Left out otherwise, to resume runs of earlier versions.
+        labels = {} if self.from_labels else {"labels": "none"}
+        return {**self.options, "method": self.name, **labels}
 
 
 def with_look(loss: nn.Module, weight: float) -> nn.Module:
@@ -197,6 +208,31 @@ def with_nested(method: Method, nested: Sequence[int], n_bits: int) -> Method:
     return replace(method, nested=tuple(map(int, lengths)))
 
 
+def without_labels(method: Method) -> Method:
+    """Return the method without labels: the order-aware loss of a teacher's neighbours, a hasher.
+
+    A given loss must be one that needs no labels, a `LookLoss` of None.
+    """
+    kind = type(method.given) if method.given is not None else HASHERS.get(method.name)
+    own_loss = isinstance(method.given, LookLoss) and method.given.loss is None
+    unsupervised = kind is not None and not issubclass(kind, nn.Module | SupervisedHasher)
+    if not (unsupervised or own_loss or (kind is None and method.name == ORDER_AWARE)):
+        needless = [
+            name for name, each in HASHERS.items() if not issubclass(each, SupervisedHasher)
+        ]
+        raise InputError(
+            f"{method.name} learns from labels; without labels choose order-aware by its name, "
+            "which then learns from the look of images, or a hasher that needs none "
+            f"({', '.join(needless)})"
+        )
+    if method.name == ORDER_AWARE and method.options:
+        raise InputError(
+            f"{', '.join(method.options)}: these are options of the loss by labels; leave them out "
+            "with --labels none"
+        )
+    return replace(method, from_labels=False)
+
+
 @dataclass(frozen=True, eq=False)
 class TrainingPlan:
     """A loss, the rows that train and those held out for validation, and the batches."""
@@ -231,7 +267,13 @@ def plan_training(
     Validation rows are those of the split, if it has any, and otherwise a share of the training
     rows, as the settings say.
     """
-    check_trainable(labels[split.train], classes)
+    if method.from_labels:
+        check_trainable(labels[split.train], classes)
+    elif len(split.train) < MIN_BATCH_SIZE:
+        raise InputError(
+            f"there are {len(split.train)} training images; learning from their look needs at "
+            f"least {MIN_BATCH_SIZE}"
+        )
     train, held_out = training_rows(labels, split, settings.validation, seed=seed)
     check_validation(labels[held_out], labels[train])
     rows = np.concatenate([train, held_out])
@@ -248,12 +290,16 @@ def plan_training(
     if settings.memory:
         for part in single_losses(loss):
             check_takes_memory(part, method.name)
-    batches = batches_by_labels(
-        used[: len(train)],
-        batch_size=settings.batch_size,
-        images_per_class=settings.images_per_class,
-        seed=seed,
-    )
+    batches: ClassBalancedBatches | ShuffledBatches
+    if method.from_labels:
+        batches = batches_by_labels(
+            used[: len(train)],
+            batch_size=settings.batch_size,
+            images_per_class=settings.images_per_class,
+            seed=seed,
+        )
+    else:
+        batches = shuffled_batches(len(train), batch_size=settings.batch_size, seed=seed)
     return TrainingPlan(loss, used, train, held_out, batches)
 
 

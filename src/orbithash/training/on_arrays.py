@@ -103,8 +103,9 @@ def fit_hasher(data: LabelledFeatures, method: Method, n_bits: int, *, seed: int
     """Fit a hasher to all training rows."""
     rows = data.split.train
     hasher = method.hasher(n_bits=n_bits, seed=seed)
+    labels = data.labels[rows] if method.from_labels else None
     try:
-        hasher.fit(data.features[rows].reshape(len(rows), -1), data.labels[rows])
+        hasher.fit(data.features[rows].reshape(len(rows), -1), labels)
     except InputError:
         raise
     except ValueError as error:  # from scikit-learn or numpy

@@ -249,7 +249,7 @@ def train_by_tuning(
             session.announce("Resuming the training of the whole network.")
             return
         parts = f", batches of {cost.batch_size} in parts of {cost.part_size}"
-        numbers = described(images, settings, seed=seed)
+        numbers = described(images, method, settings, seed=seed)
         session.announce(
             f"{numbers}. Training the whole network: about {about(epoch_seconds)} per "
             f"epoch, {about(total)} for {settings.epochs} epochs; memory about "
@@ -311,7 +311,7 @@ def announce_head(
     if session.resumed:
         session.announce(f"Resuming the training of {what} on the backbone's features.")
         return
-    numbers = described(images, settings, seed=seed)
+    numbers = described(images, method, settings, seed=seed)
     views = f"{1 + tuning.n_views} views of each" if tuning.n_views else "each image"
     then = " first; the whole network follows" if tuning.whole_settings is not None else ""
     session.announce(
@@ -335,13 +335,17 @@ def announce_features(
     seconds = predict_head_seconds(
         data, data.features.shape[1], method, n_bits, settings, seed=seed
     )
-    numbers = described(data, settings, seed=seed)
+    numbers = described(data, method, settings, seed=seed)
     session.left.add(method.name, settings.epochs, seconds, unit="epochs")
     session.announce(f"{numbers}. Training a head on the features: about {about(seconds)}.")
 
 
 def described(
-    data: ImageSource | LabelledFeatures, settings: TrainingSettings, *, seed: int
+    data: ImageSource | LabelledFeatures,
+    method: Method,
+    settings: TrainingSettings,
+    *,
+    seed: int,
 ) -> str:
     """Return the numbers of images and classes in words."""
     split, labels = data.split, data.labels
@@ -349,4 +353,5 @@ def described(
     numbers = {"for training": train, "held out": held_out, "queries": split.query}
     parts = [f"{len(rows):,} {what}" for what, rows in numbers.items() if len(rows)]
     n_classes = labels.shape[1] if labels.ndim == 2 else len(np.unique(labels))
-    return f"{len(data):,} images, {n_classes:,} classes: {', '.join(parts)}"
+    classes = f"{n_classes:,} classes" if method.from_labels else "without labels"
+    return f"{len(data):,} images, {classes}: {', '.join(parts)}"
