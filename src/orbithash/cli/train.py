@@ -74,6 +74,14 @@ def train_command(
             rich_help_panel=METHOD,
         ),
     ] = "source",
+    unlabelled: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SOURCE",
+            help="Further images (or features) without labels, for the term of --look.",
+            rich_help_panel=METHOD,
+        ),
+    ] = None,
     nested: Annotated[
         str | None,
         typer.Option(
@@ -245,6 +253,7 @@ def train_command(
             options=method_options(option or [], margin),
             nested=() if nested is None else code_lengths(nested, "--nested"),
             labels=labels,
+            unlabelled=unlabelled,
             hold_out_classes=None if hold_out_classes is None else share_or_names(hold_out_classes),
             backbone=backbone,
             weights=weights,

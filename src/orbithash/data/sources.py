@@ -115,6 +115,45 @@ def open_without_labels(source: Any) -> ImageSource | LabelledFeatures:
     )
 
 
+def with_unlabelled(
+    data: ImageSource | LabelledFeatures, source: Any
+) -> ImageSource | LabelledFeatures:
+    """Return the data with images, or features, of another source that train without labels.
+
+    Queries of that source are left out, and so are images that the data have already.
+    """
+    more = open_without_labels(source)
+    rows = more.split.train
+    if isinstance(data, ImageFiles) and isinstance(more, ImageFiles):
+        known = {str(data.file(row).resolve()) for row in range(len(data))}
+        files = [str(more.file(row).resolve()) for row in rows.tolist()]
+        paths = [file for file in files if file not in known]
+        if not paths:
+            raise InputError(f"all images of {source} are in {data}; give others")
+        labels, split = with_rows(data.labels, data.split, len(paths))
+        return replace(data, paths=(*data.paths, *paths), labels=labels, split=split)
+    if not isinstance(data, LabelledFeatures) or not isinstance(more, LabelledFeatures):
+        raise InputError(
+            f"{source} cannot be added to {data}; give image files to image files, and features "
+            "to features"
+        )
+    if data.features.shape[1:] != more.features.shape[1:]:
+        raise InputError(
+            f"the features of {source} have the shape {more.features.shape[1:]}, but those with "
+            f"labels {data.features.shape[1:]}; give features of the same backbone"
+        )
+    labels, split = with_rows(data.labels, data.split, len(rows))
+    features = np.concatenate([data.features, more.features[rows]])
+    return replace(data, features=features, labels=labels, split=split, paths=None)
+
+
+def with_rows(labels: Any, split: Split, n_added: int) -> tuple[Any, Split]:
+    """Return labels and split with further rows that train unlabelled."""
+    unlabelled = len(labels) + np.arange(n_added)
+    filled = labels[np.full(n_added, split.train[0])]  # any label: it is not used
+    return np.concatenate([labels, filled]), replace(split, unlabelled=unlabelled)
+
+
 def holds_features(source: str) -> bool:
     """Whether a path names a features file."""
     return Path(source).suffix.lower() == ".npz"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from orbithash.errors import InputError
@@ -73,7 +73,8 @@ class LookLoss(nn.Module):
 
         Args:
             embeddings: (images, bits) in [0, 1].
-            labels: As the loss by labels takes them.
+            labels: As the loss by labels takes them; −1, or a row of −1, marks an image without
+                labels, which takes part in the term by the teacher alone.
             ref_emb: A memory, for losses that take one.
             ref_labels: The labels of the memory.
             teacher: The teacher's vectors of the batch, (images, d).
@@ -82,19 +83,29 @@ class LookLoss(nn.Module):
         others: dict[str, Any] = {}
         if ref_emb is not None:
             others = {"ref_emb": ref_emb, "ref_labels": ref_labels}
+        marked = [unlabelled(each) for each in (labels, ref_labels) if each is not None]
+        partly = any(bool(mask.any()) for mask in marked)
         lists = grades = None
         if self.weight > 0:
             if teacher is None:
                 raise InputError(
                     "the look of images needs a teacher; pass teacher=, a vector for each embedding"
                 )
-            lists = batch_lists(embeddings, labels, ref_emb, ref_labels)
+            of_lists = (None, ref_emb, None) if partly else (labels, ref_emb, ref_labels)
+            lists = batch_lists(embeddings, *of_lists)
             grades = neighbour_grades(teacher, ref_teacher, self.shares, skipped=lists.skipped)
-            if type(self.loss) is OrderAwareTripletLoss:  # distances are computed once
+            if (
+                type(self.loss) is OrderAwareTripletLoss and not partly
+            ):  # distances are computed once
                 others["lists"] = lists
         value = embeddings.new_zeros(())
         if self.loss is not None:
-            value = self.loss(embeddings, labels, **others)
+            batch: tuple[Any, Any] = (embeddings, labels)
+            if partly:
+                batch = labelled(embeddings, labels)
+            if partly and ref_emb is not None:
+                others = dict(zip(others, labelled(ref_emb, ref_labels), strict=True))
+            value = self.loss(*batch, **others)
         if lists is not None:
             scale: Tensor | None = getattr(self.loss, "weight_scale", None)
             term = self.look(embeddings, grades=grades, lists=lists)
@@ -113,3 +124,14 @@ class LookLoss(nn.Module):
 
     def extra_repr(self) -> str:
         return f"weight={self.weight}, shares={self.shares}"
+
+
+def unlabelled(labels: Tensor) -> Bool[Tensor, " n"]:
+    """Return a mask of the images that are marked by -1 as without labels."""
+    return labels < 0 if labels.ndim == 1 else (labels < 0).any(dim=1)
+
+
+def labelled(embeddings: Tensor, labels: Any) -> tuple[Tensor, Tensor]:
+    """Return the embeddings and labels of the images that have labels."""
+    kept = ~unlabelled(labels)
+    return embeddings[kept.to(embeddings.device)], labels[kept]

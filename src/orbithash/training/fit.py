@@ -14,19 +14,24 @@ from typing import Any
 from torch import nn
 
 from orbithash.codes import check_n_bits
-from orbithash.data import ImageSource, LabelledFeatures, open_source, open_without_labels
+from orbithash.data import (
+    ImageSource,
+    LabelledFeatures,
+    open_source,
+    open_without_labels,
+    with_unlabelled,
+)
 from orbithash.data.classes import choose_held_out, without_classes
 from orbithash.encoders import Encoder, Epoch, RunRecord, Training, load_run
 from orbithash.encoders.runs.estimators import check_can_be_saved
 from orbithash.encoders.runs.fingerprints import data_digest, recorded_weights
 from orbithash.encoders.runs.record import package_versions
-from orbithash.encoders.runs.run_folder import CHECKPOINT, is_finished
+from orbithash.encoders.runs.run_folder import is_finished
 from orbithash.errors import InputError
-from orbithash.files import partial_folder
 from orbithash.hashers import Hasher
+from orbithash.losses import LookLoss
 from orbithash.networks import PhotoBackbone
 from orbithash.networks.backbones import check_device
-from orbithash.training.checkpoint import read_header
 from orbithash.training.hooks import Hooks, finishing_hooks
 from orbithash.training.methods import (
     Method,
@@ -36,13 +41,13 @@ from orbithash.training.methods import (
     without_labels,
 )
 from orbithash.training.on_arrays import fit_hasher, train_on_arrays
-from orbithash.training.session import check_tensorboard, training_session
-from orbithash.training.settings import (
-    LATER_SETTINGS,
-    TrainingSettings,
-    read_settings,
-    resolve_settings,
+from orbithash.training.session import (
+    check_begun,
+    check_tensorboard,
+    finished_run,
+    training_session,
 )
+from orbithash.training.settings import TrainingSettings, read_settings, resolve_settings
 from orbithash.training.tuning import (
     announce_features,
     initial_backbone,
@@ -63,6 +68,7 @@ def train(
     options: Mapping[str, Any] | None = None,
     nested: Sequence[int] = (),
     labels: str = "source",
+    unlabelled: Any = None,
     hold_out_classes: float | Sequence[str | int] | None = None,
     backbone: str | PhotoBackbone | None = None,
     weights: str | Path | None = None,
@@ -99,6 +105,8 @@ def train(
         labels: "source", or "none": labels are ignored and may be missing. The codes then keep
             which images look alike, by the backbone's features; a hasher must need no labels. The
             source may also be features alone, or a folder with images in any nesting.
+        unlabelled: A source of further images, or features, without labels. They take part in the
+            term by the look alone, so `look` must be above 0. They are a fifth of each batch.
         hold_out_classes: A share of the classes, such as 0.5, drawn by the seed, or their names or
             numbers. Their images do not train, and `evaluate` scores the codes of both parts: how
             well they serve classes that nobody trained on.
@@ -134,7 +142,7 @@ def train(
         raise InputError(f"got seed={seed}; give a whole number from 0 on")
     chosen, file_settings = method_and_settings(method, options, settings, bits)
     chosen = with_nested(chosen, nested, bits)
-    if check_labels(labels, hold_out_classes, changes) == "none":
+    if check_labels(labels, unlabelled, hold_out_classes, changes) == "none":
         chosen, changes = without_labels(chosen), {**changes, "validation": 0.0, "look": 0.0}
     if finish:
         check_begun(out)
@@ -147,6 +155,8 @@ def train(
             "views": views,
             "backbone": backbone if isinstance(backbone, str) else None,
         }
+        if unlabelled is not None:
+            expected["unlabelled"] = source_name(unlabelled)
         return finished_run(out, expected, changes)
     if out is not None and isinstance(chosen.given, Hasher):
         check_can_be_saved(chosen.given)
@@ -192,9 +202,13 @@ def train(
     assert resolved is not None
     if not chosen.is_loss:
         check_for_hasher(chosen, init_encoder, changes)
-    digest = data_digest(data) if out is not None else ""  # only a run that is written needs it
     held_out = held_out_names(data, hold_out_classes, seed)
-    data = without_classes(data, held_out)
+    whole, labelled = data, without_classes(data, held_out)
+    data = labelled
+    if unlabelled is not None:
+        check_learns_without_labels(chosen, resolved)
+        whole = data = with_unlabelled(labelled, unlabelled)
+    digest = data_digest(whole) if out is not None else ""  # only a run that is written needs it
     warn_of_seen_before(held_out, init_encoder)
     record = RunRecord(
         method=chosen.name,
@@ -215,6 +229,7 @@ def train(
         features_by=recorded_weights(data) if isinstance(data, LabelledFeatures) else None,
         held_out_classes=held_out,
         labels=labels,
+        unlabelled=None if unlabelled is None else source_name(unlabelled),
     )
     encoder: Encoder
     history: list[Epoch] = []
@@ -235,7 +250,8 @@ def train(
         if isinstance(data, ImageSource):
             assert network is not None
             assert tuning is not None
-            session.keep_split(data, init, validation=resolved.validation, seed=seed)
+            assert isinstance(labelled, ImageSource)
+            session.keep_split(labelled, init, validation=resolved.validation, seed=seed)
             encoder, history = train_by_tuning(
                 data,
                 network,
@@ -274,11 +290,14 @@ def train(
     return encoder
 
 
-def check_labels(labels: str, hold_out_classes: Any, changes: Mapping[str, Any]) -> str:
+def check_labels(
+    labels: str, unlabelled: Any, hold_out_classes: Any, changes: Mapping[str, Any]
+) -> str:
     """Return `labels`; raise if they are "none" and something is given that needs labels."""
     if labels not in ("source", "none"):
         raise InputError(f"labels is {labels!r}; choose source or none")
     needing = {
+        "--unlabelled, which adds images to labelled ones,": unlabelled is not None,
         "--hold-out-classes": hold_out_classes is not None,
         "--validation, which scores classes,": changes.get("validation"),
         "--look, a term beside that by labels,": changes.get("look"),
@@ -309,37 +328,6 @@ def shortened(names: Sequence[str]) -> str:
     """Return the first names, and the number of the others."""
     more = f" and {len(names) - N_NAMED} more" if len(names) > N_NAMED else ""
     return ", ".join(names[:N_NAMED]) + more
-
-
-def check_begun(out: Path | None) -> None:
-    """Raise unless there is a run to finish, with at least one saved state."""
-    if out is None or not (partial_folder(out).exists() or is_finished(out)):
-        raise InputError(f"there is no unfinished run {out or ''}; leave --finish out to start one")
-    checkpoint = partial_folder(out) / CHECKPOINT
-    begun = checkpoint.exists() and read_header(checkpoint)["values"]["history"]
-    if not is_finished(out) and not begun:
-        raise InputError(
-            "there is no epoch to keep yet; continue the run with --resume instead of --finish"
-        )
-
-
-def finished_run(out: Path, expected: Mapping[str, Any], changes: Mapping[str, Any]) -> Encoder:
-    """Load a finished run; raise if it was trained otherwise than is asked for now."""
-    encoder = load_run(out)
-    if encoder.training is None:
-        return encoder
-    record = encoder.training.record
-    found = {name: getattr(record, name) for name in expected} | LATER_SETTINGS
-    found |= record.settings
-    found["nested"] = ",".join(map(str, record.prefixes())) or "none"
-    found["held_out_classes"] = ",".join(record.held_out_classes)
-    for name, wanted in {**expected, **changes}.items():
-        if wanted is not None and found.get(name, wanted) != wanted:
-            raise InputError(
-                f"{out} is a finished run with {name}={found[name] or 'none'}, but here it is "
-                f"{wanted or 'none'}; give --out another name, or add --force to replace it"
-            )
-    return encoder
 
 
 def method_and_settings(
@@ -383,6 +371,15 @@ def check_arguments(
             )
     if isinstance(given["backbone"], PhotoBackbone):
         raise InputError("images in memory take a backbone by its name; give small-cnn")
+
+
+def check_learns_without_labels(method: Method, settings: TrainingSettings) -> None:
+    """Raise unless the loss has a term by the look, the only one for images without labels."""
+    if not (method.is_loss and settings.look > 0) and not isinstance(method.given, LookLoss):
+        raise InputError(
+            "--unlabelled adds images to the term by the look, and there is none; give its weight "
+            "too, such as --look 0.3, with a loss as the method"
+        )
 
 
 def check_for_hasher(method: Method, init: Encoder | None, changes: Mapping[str, Any]) -> None:

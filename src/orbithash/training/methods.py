@@ -14,10 +14,12 @@ from torch import nn
 from orbithash.codes import check_n_bits
 from orbithash.data import (
     ClassBalancedBatches,
+    PartlyLabelledBatches,
     ShuffledBatches,
     Split,
     batches_by_labels,
     check_trainable,
+    partly_labelled_batches,
     shuffled_batches,
     training_rows,
 )
@@ -33,7 +35,7 @@ from orbithash.training.settings import TrainingSettings
 
 ORDER_AWARE = "order-aware"
 
-Labels = Int64[np.ndarray, " n"] | Bool[np.ndarray, "n classes"]
+Labels = Int64[np.ndarray, " n"] | Bool[np.ndarray, "n classes"] | Int64[np.ndarray, "n classes"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,10 +240,13 @@ class TrainingPlan:
     """A loss, the rows that train and those held out for validation, and the batches."""
 
     loss: nn.Module
-    labels: Labels  # of `train` and then `held_out`; one-label classes are numbered from 0
-    train: Int64[np.ndarray, " train"]
+    # Of `train` and then `held_out`. One-label classes are numbered from 0; images without labels
+    # have -1, or a row of -1.
+    labels: Labels
+    train: Int64[np.ndarray, " train"]  # images with labels, then those without
     held_out: Int64[np.ndarray, " held_out"]
-    batches: ClassBalancedBatches | ShuffledBatches  # of positions in `train`
+    batches: ClassBalancedBatches | ShuffledBatches | PartlyLabelledBatches  # positions in `train`
+    n_labelled: int
 
     @property
     def train_labels(self) -> Labels:
@@ -290,17 +295,19 @@ def plan_training(
     if settings.memory:
         for part in single_losses(loss):
             check_takes_memory(part, method.name)
-    batches: ClassBalancedBatches | ShuffledBatches
-    if method.from_labels:
-        batches = batches_by_labels(
-            used[: len(train)],
-            batch_size=settings.batch_size,
-            images_per_class=settings.images_per_class,
-            seed=seed,
-        )
+    sizes = {"batch_size": settings.batch_size, "images_per_class": settings.images_per_class}
+    batches: ClassBalancedBatches | ShuffledBatches | PartlyLabelledBatches
+    n_labelled, n_unlabelled = len(train), len(split.unlabelled)
+    if not method.from_labels:
+        batches = shuffled_batches(n_labelled, batch_size=settings.batch_size, seed=seed)
+    elif n_unlabelled:
+        batches = partly_labelled_batches(used[:n_labelled], n_unlabelled, **sizes, seed=seed)
+        marks = np.full((n_unlabelled, *used.shape[1:]), -1)
+        used = np.concatenate([used[:n_labelled], marks, used[n_labelled:]])
+        train = np.concatenate([train, split.unlabelled])
     else:
-        batches = shuffled_batches(len(train), batch_size=settings.batch_size, seed=seed)
-    return TrainingPlan(loss, used, train, held_out, batches)
+        batches = batches_by_labels(used[:n_labelled], **sizes, seed=seed)
+    return TrainingPlan(loss, used, train, held_out, batches, n_labelled)
 
 
 def single_losses(loss: nn.Module) -> list[nn.Module]:

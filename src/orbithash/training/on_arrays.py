@@ -74,9 +74,9 @@ def train_on_arrays(
             codes = pack(binarize(embed(network, inputs).numpy()))
             return evaluate_codes(
                 codes[n_train:],
-                codes[:n_train],
+                codes[: plan.n_labelled],
                 plan.held_out_labels,
-                plan.train_labels,
+                plan.train_labels[: plan.n_labelled],
                 n_bits=n_bits,
             ).map
 

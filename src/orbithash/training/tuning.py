@@ -303,7 +303,7 @@ def announce_head(
     of_features, of_head = predict_seconds(
         images, backbone, method, n_bits, settings, n_views=tuning.n_views, seed=seed
     )
-    n_images = len(images.split.validation) + len(images.split.train) * (1 + tuning.n_views)
+    n_images = len(images.split.validation) + len(images.split.learned) * (1 + tuning.n_views)
     session.left.add(FEATURES_STAGE, n_images, of_features, unit="images")
     if method.is_loss:
         session.left.add("head", settings.epochs, of_head, unit="epochs")
@@ -351,6 +351,7 @@ def described(
     split, labels = data.split, data.labels
     train, held_out = training_rows(labels, split, settings.validation, seed=seed)
     numbers = {"for training": train, "held out": held_out, "queries": split.query}
+    numbers |= {"without labels": split.unlabelled}
     parts = [f"{len(rows):,} {what}" for what, rows in numbers.items() if len(rows)]
     n_classes = labels.shape[1] if labels.ndim == 2 else len(np.unique(labels))
     classes = f"{n_classes:,} classes" if method.from_labels else "without labels"
