@@ -132,7 +132,7 @@ def test_images_of_the_source_are_not_added_again(photos, further, tmp_path):
     data = with_unlabelled(images, tmp_path / "more")
     assert len(data.split.unlabelled) == 10
     assert data.file(len(images)).name == "0.png"
-    with pytest.raises(InputError, match="all images of .* are in"):
+    with pytest.raises(InputError, match=r"all images of .* are in"):
         with_unlabelled(images, images.root)
     with pytest.raises(InputError, match="give image files to image files"):
         with_unlabelled(images, further)
