@@ -137,18 +137,21 @@ def test_without_a_loss_by_labels_the_teacher_is_enough():
     assert loss.n_triplets > 0
 
 
-@pytest.mark.parametrize("with_memory", [False, True])
+@pytest.mark.parametrize("with_memory", [False, True, "unlabelled"])
 @pytest.mark.parametrize("many_labels", [False, True])
 def test_images_without_labels_take_part_in_the_term_by_the_teacher_alone(many_labels, with_memory):
     embeddings, labels, _ = random_batch(n=14, many_labels=many_labels)
     memory, memory_labels, _ = random_batch(n=9, many_labels=many_labels, seed=6)
     memory, rows, memory_rows = memory.detach(), torch.arange(14) < 11, torch.arange(9) % 3 > 0
+    if with_memory == "unlabelled":
+        memory_rows[:] = False
     labels[~rows] = -1
     memory_labels[~memory_rows] = -1
     teacher, of_memory, kept, of_teacher = teacher_of(14), {}, {}, {}
     if with_memory:
         of_memory = {"ref_emb": memory, "ref_labels": memory_labels}
-        kept = {name: tensor[memory_rows] for name, tensor in of_memory.items()}
+        if memory_rows.any():
+            kept = {name: tensor[memory_rows] for name, tensor in of_memory.items()}
         of_teacher = {"ref_teacher": teacher_of(9, seed=1)}
     loss = OrderAwareTripletLoss()
     by_labels = loss(embeddings[rows], labels[rows], **kept)

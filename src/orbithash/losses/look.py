@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from orbithash.errors import InputError
-from orbithash.losses.order_aware import OrderAwareTripletLoss, batch_lists
+from orbithash.losses.order_aware import BatchLists, OrderAwareTripletLoss, batch_lists
 from orbithash.losses.teacher import NEIGHBOUR_SHARES, check_shares, neighbour_grades
 
 
@@ -80,11 +80,8 @@ class LookLoss(nn.Module):
             teacher: The teacher's vectors of the batch, (images, d).
             ref_teacher: The teacher's vectors of the memory.
         """
-        others: dict[str, Any] = {}
-        if ref_emb is not None:
-            others = {"ref_emb": ref_emb, "ref_labels": ref_labels}
-        marked = [unlabelled(each) for each in (labels, ref_labels) if each is not None]
-        partly = any(bool(mask.any()) for mask in marked)
+        given = [each for each in (labels, ref_labels) if isinstance(each, Tensor)]
+        partly = any(bool(unlabelled(each).any()) for each in given)
         lists = grades = None
         if self.weight > 0:
             if teacher is None:
@@ -94,23 +91,36 @@ class LookLoss(nn.Module):
             of_lists = (None, ref_emb, None) if partly else (labels, ref_emb, ref_labels)
             lists = batch_lists(embeddings, *of_lists)
             grades = neighbour_grades(teacher, ref_teacher, self.shares, skipped=lists.skipped)
-            if (
-                type(self.loss) is OrderAwareTripletLoss and not partly
-            ):  # distances are computed once
-                others["lists"] = lists
         value = embeddings.new_zeros(())
-        if self.loss is not None:
-            batch: tuple[Any, Any] = (embeddings, labels)
-            if partly:
-                batch = labelled(embeddings, labels)
-            if partly and ref_emb is not None:
-                others = dict(zip(others, labelled(ref_emb, ref_labels), strict=True))
-            value = self.loss(*batch, **others)
+        if self.loss is not None and partly:
+            memory = labelled(ref_emb, ref_labels)
+            value = self._by_labels(*labelled(embeddings, labels), *memory, lists=None)
+        elif self.loss is not None:
+            value = self._by_labels(embeddings, labels, ref_emb, ref_labels, lists=lists)
         if lists is not None:
             scale: Tensor | None = getattr(self.loss, "weight_scale", None)
             term = self.look(embeddings, grades=grades, lists=lists)
             value = value + self.weight * (1 if scale is None else scale) * term
         self._count_triplets()
+        return value
+
+    def _by_labels(
+        self,
+        embeddings: Tensor | None,
+        labels: Tensor | None,
+        ref_emb: Tensor | None,
+        ref_labels: Tensor | None,
+        *,
+        lists: BatchLists | None,
+    ) -> Tensor:
+        """Return the loss by labels; `lists` are those of the same images, if they are known."""
+        assert self.loss is not None
+        others: dict[str, Any] = {}
+        if ref_emb is not None and len(ref_emb):
+            others = {"ref_emb": ref_emb, "ref_labels": ref_labels}
+        if lists is not None and type(self.loss) is OrderAwareTripletLoss:
+            others["lists"] = lists  # distances are computed once
+        value: Tensor = self.loss(embeddings, labels, **others)
         return value
 
     def _count_triplets(self) -> None:
@@ -128,10 +138,15 @@ class LookLoss(nn.Module):
 
 def unlabelled(labels: Tensor) -> Bool[Tensor, " n"]:
     """Return a mask of the images that are marked by -1 as without labels."""
-    return labels < 0 if labels.ndim == 1 else (labels < 0).any(dim=1)
+    marks = labels == -1
+    return marks.all(dim=1) if labels.ndim == 2 else marks
 
 
-def labelled(embeddings: Tensor, labels: Any) -> tuple[Tensor, Tensor]:
+def labelled(
+    embeddings: Tensor | None, labels: Tensor | None
+) -> tuple[Tensor | None, Tensor | None]:
     """Return the embeddings and labels of the images that have labels."""
+    if embeddings is None or labels is None:
+        return embeddings, labels
     kept = ~unlabelled(labels)
     return embeddings[kept.to(embeddings.device)], labels[kept]
