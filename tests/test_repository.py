@@ -17,6 +17,7 @@ CROSS_CUTTING = {
     *("commands", "train_images", "nested_codes"),  # cli, training
     *("registry", "engines", "call_depth", "durability"),  # hashers, index
     *("resuming", "memory_use", "hold_out_classes", "teacher"),  # training
+    *("without_labels", "unlabelled_images"),  # training
     *("hostile_uploads", "milvus", "schema"),  # serve
 }
 

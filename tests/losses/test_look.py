@@ -4,10 +4,18 @@ import math
 
 import pytest
 import torch
+from torch.testing import assert_close
 
+from literal_loss import literal_loss
 from loss_batches import assert_same_value_and_gradient, random_batch
 from orbithash.errors import InputError
-from orbithash.losses import DeepSupervisedLoss, LookLoss, NestedLoss, OrderAwareTripletLoss
+from orbithash.losses import (
+    DeepSupervisedLoss,
+    LookLoss,
+    NestedLoss,
+    OrderAwareTripletLoss,
+    ProxyOrderAwareTripletLoss,
+)
 from orbithash.losses.teacher import neighbour_grades, takes_teacher
 from orbithash.training.state import CountsTriplets
 
@@ -16,34 +24,88 @@ def teacher_of(n, seed=0):
     return torch.rand(n, 6, generator=torch.Generator().manual_seed(seed))
 
 
-def look_term(embeddings, teacher, shares=(0.015, 0.04, 0.1)):
-    """The term by the teacher, with a margin of a sixteenth of the bits."""
-    loss = OrderAwareTripletLoss(weighting="ndcg", margin=embeddings.shape[1] / 16)
-    return loss(embeddings, grades=neighbour_grades(teacher, shares=shares))
+def literal_term(
+    embeddings, labels, teacher, *, by_labels=None, margin=5 / 16, shares=(0.015, 0.04, 0.1)
+):
+    """The weighted mean of the squared hinges by the teacher, times the scale of the labels'."""
+    of_look = literal_sums(
+        embeddings, None, "ndcg", margin, neighbour_grades(teacher, None, shares)
+    )
+    scale = 1.0
+    if by_labels is not None:
+        of_labels = literal_sums(embeddings, labels, by_labels, embeddings.shape[1] / 8)
+        scale = of_labels["weight"] / max(1, of_labels["active"])
+    return scale * of_look["total"] / of_look["weight"]
+
+
+def literal_sums(embeddings, labels, weighting, margin, grades=None):
+    """Σ λ·hinge², Σ λ and the number of triplets within the margin, by a loop over triplets."""
+    options = {"margin": margin, "gamma": 2, "weighting": weighting, "ties": "distance"}
+    by = {
+        reduction: literal_loss(embeddings, labels, **options, reduction=reduction, grades=grades)
+        for reduction in ("sum", "weight", "active")
+    }
+    counts = {name: (by["sum"] / by[name]).item() for name in ("weight", "active")}
+    return {"total": by["sum"], **counts}
 
 
 @pytest.mark.parametrize("many_labels", [False, True])
-@pytest.mark.parametrize("loss", [OrderAwareTripletLoss(), DeepSupervisedLoss()])
-def test_the_loss_is_that_by_labels_plus_the_weighted_term_by_the_teacher(loss, many_labels):
+@pytest.mark.parametrize("weighting", ["ap", "ndcg", "none"])
+def test_the_term_by_the_teacher_has_the_scale_of_the_weights_by_labels(weighting, many_labels):
     embeddings, labels, _ = random_batch(n=12, many_labels=many_labels)
-    teacher = teacher_of(12)
+    teacher, loss = teacher_of(12), OrderAwareTripletLoss(weighting=weighting)
     assert_same_value_and_gradient(
         LookLoss(loss, weight=5)(embeddings, labels, teacher=teacher),
-        loss(embeddings, labels) + 5 * look_term(embeddings, teacher),
+        loss(embeddings, labels)
+        + 5 * literal_term(embeddings, labels, teacher, by_labels=weighting),
+        embeddings,
+    )
+
+
+def test_beside_other_losses_the_term_by_the_teacher_is_not_scaled():
+    embeddings, labels, _ = random_batch(n=12)
+    teacher, loss = teacher_of(12), DeepSupervisedLoss()
+    assert_same_value_and_gradient(
+        LookLoss(loss, weight=5)(embeddings, labels, teacher=teacher),
+        loss(embeddings, labels) + 5 * literal_term(embeddings, labels, teacher),
+        embeddings,
+    )
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean", "active", "weight", "anchor"])
+def test_the_weight_means_the_same_for_every_reduction_of_the_loss_by_labels(reduction):
+    embeddings, labels, _ = random_batch(n=12)
+    loss = OrderAwareTripletLoss(reduction=reduction)
+    by_labels = loss(embeddings, labels)
+    added = LookLoss(loss, weight=3)(embeddings, labels, teacher=teacher_of(12)) - by_labels
+    expected = OrderAwareTripletLoss(reduction="weight")
+    of_weight = expected(embeddings, labels)
+    of_added = LookLoss(expected, weight=3)(embeddings, labels, teacher=teacher_of(12)) - of_weight
+    assert_close(added / by_labels, of_added / of_weight, rtol=1e-10, atol=0)
+
+
+def test_proxies_scale_the_term_by_the_teacher_too():
+    embeddings, labels, _ = random_batch(n=12)
+    loss = ProxyOrderAwareTripletLoss(n_classes=3, n_bits=5)
+    teacher = teacher_of(12)
+    by_labels = loss(embeddings, labels)
+    assert_same_value_and_gradient(
+        LookLoss(loss, weight=2)(embeddings, labels, teacher=teacher),
+        by_labels + 2 * loss.weight_scale * literal_term(embeddings, labels, teacher),
         embeddings,
     )
 
 
 def test_shares_and_margin_are_those_given():
     embeddings, labels, _ = random_batch(n=12, bits=8)
-    teacher = teacher_of(12)
-    by_teacher = OrderAwareTripletLoss(weighting="ndcg", margin=4.0)
+    teacher, loss = teacher_of(12), OrderAwareTripletLoss()
+    given = {"margin": 4.0, "shares": (0.2, 0.6)}
     assert_same_value_and_gradient(
-        LookLoss(OrderAwareTripletLoss(), weight=2, margin_of_bits=1 / 2, shares=(0.2, 0.6))(
+        LookLoss(loss, weight=2, margin_of_bits=1 / 2, shares=(0.2, 0.6))(
             embeddings, labels, teacher=teacher
         ),
-        OrderAwareTripletLoss()(embeddings, labels)
-        + 2 * by_teacher(embeddings, grades=neighbour_grades(teacher, shares=(0.2, 0.6))),
+        loss(embeddings, labels)
+        + 2 * literal_term(embeddings, labels, teacher, by_labels="ap", **given),
         embeddings,
     )
 
@@ -55,11 +117,12 @@ def test_a_memory_lengthens_the_lists_of_both_terms():
     memory_labels = torch.cat([other_labels, labels[:4]])
     of_memory = {"ref_emb": memory, "ref_labels": memory_labels}
     teachers = {"teacher": teacher_of(12), "ref_teacher": teacher_of(13, seed=1)}
-    by_teacher = OrderAwareTripletLoss(weighting="ndcg", margin=5 / 16)
+    loss = OrderAwareTripletLoss()
+    by_teacher = OrderAwareTripletLoss(weighting="ndcg", margin=5 / 16, reduction="weight")
+    by_labels = loss(embeddings, labels, **of_memory)
     assert_same_value_and_gradient(
         LookLoss(OrderAwareTripletLoss(), weight=5)(embeddings, labels, **of_memory, **teachers),
-        OrderAwareTripletLoss()(embeddings, labels, **of_memory)
-        + 5 * by_teacher(embeddings, labels, **of_memory, **teachers),
+        by_labels + 5 * loss.weight_scale * by_teacher(embeddings, labels, **of_memory, **teachers),
         embeddings,
     )
 
@@ -69,9 +132,39 @@ def test_without_a_loss_by_labels_the_teacher_is_enough():
     teacher = teacher_of(12)
     loss = LookLoss(None, weight=2)
     assert_same_value_and_gradient(
-        loss(embeddings, teacher=teacher), 2 * look_term(embeddings, teacher), embeddings
+        loss(embeddings, teacher=teacher), 2 * literal_term(embeddings, None, teacher), embeddings
     )
     assert loss.n_triplets > 0
+
+
+@pytest.mark.parametrize("with_memory", [False, True, "unlabelled"])
+@pytest.mark.parametrize("many_labels", [False, True])
+def test_images_without_labels_take_part_in_the_term_by_the_teacher_alone(many_labels, with_memory):
+    embeddings, labels, _ = random_batch(n=14, many_labels=many_labels)
+    memory, memory_labels, _ = random_batch(n=9, many_labels=many_labels, seed=6)
+    memory, rows, memory_rows = memory.detach(), torch.arange(14) < 11, torch.arange(9) % 3 > 0
+    if with_memory == "unlabelled":
+        memory_rows[:] = False
+    labels[~rows] = -1
+    memory_labels[~memory_rows] = -1
+    teacher, of_memory, kept, of_teacher = teacher_of(14), {}, {}, {}
+    if with_memory:
+        of_memory = {"ref_emb": memory, "ref_labels": memory_labels}
+        if memory_rows.any():
+            kept = {name: tensor[memory_rows] for name, tensor in of_memory.items()}
+        of_teacher = {"ref_teacher": teacher_of(9, seed=1)}
+    loss = OrderAwareTripletLoss()
+    by_labels = loss(embeddings[rows], labels[rows], **kept)
+    by_teacher = OrderAwareTripletLoss(weighting="ndcg", margin=5 / 16, reduction="weight")
+    term = by_teacher(
+        embeddings, ref_emb=memory if with_memory else None, teacher=teacher, **of_teacher
+    )
+    scale = loss.weight_scale
+    assert_same_value_and_gradient(
+        LookLoss(loss, weight=2)(embeddings, labels, teacher=teacher, **of_memory, **of_teacher),
+        by_labels + 2 * scale * term,
+        embeddings,
+    )
 
 
 def test_weight_0_leaves_the_loss_by_labels_as_it_is():

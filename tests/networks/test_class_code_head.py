@@ -99,8 +99,24 @@ def test_nested_codes_have_class_codes_too():
 def test_several_labels_need_layers():
     features, labels = clouds()
     table = np.eye(6, dtype=bool)[labels]
-    with pytest.raises(InputError, match="one label, and these have several; train with --head"):
+    with pytest.raises(InputError, match="images with one label each"):
         orbithash.train((features, table), bits=16, head="class-codes", epochs=1)
+    with pytest.raises(InputError, match="images with one label each"):
+        orbithash.train(features, bits=16, head="class-codes", labels="none", epochs=1)
+
+
+def test_unlabelled_images_have_no_class_code(tmp_path):
+    features, labels = clouds()
+    np.savez(tmp_path / "more.npz", features=features[::3])
+    encoder = orbithash.train(
+        (features, labels),
+        bits=16,
+        head="class-codes",
+        look=0.3,
+        unlabelled=tmp_path / "more.npz",
+        epochs=1,
+    )
+    assert encoder.head_sizes["n_classes"] == 6
 
 
 def test_an_unknown_head_is_refused():

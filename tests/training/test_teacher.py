@@ -26,7 +26,7 @@ from orbithash.training import (
     train_network,
 )
 from orbithash.training.batches import several_views
-from orbithash.training.methods import as_method, with_nested
+from orbithash.training.methods import as_method, run_identity, with_nested
 from orbithash.training.state import Memory
 
 QUICK = {"epochs": 3, "hidden": 16, "batch_size": 20}
@@ -106,8 +106,7 @@ def test_a_resumed_run_has_the_same_weights(loss, nested, arrays, tmp_path):
     with pytest.raises(Interrupted):
         orbithash.train(arrays, 16, out=tmp_path / "run", hooks=stopped, **options)
     resumed = orbithash.train(arrays, 16, out=tmp_path / "run", resume=True, **options)
-    for name, weight in undisturbed.model()[1].items():
-        np.testing.assert_array_equal(resumed.model()[1][name], weight, err_msg=name)
+    same_weights(undisturbed, resumed)
 
 
 @pytest.mark.parametrize("other", [look(4), look(margin_of_bits=1 / 8), look(shares=(0.1, 0.2))])
@@ -117,6 +116,53 @@ def test_a_run_is_not_resumed_with_another_teacher_term(other, arrays, tmp_path)
         orbithash.train(arrays, 16, out=tmp_path / "run", method=look(), hooks=stopped, **QUICK)
     with pytest.raises(InputError, match="started with other loss"):
         orbithash.train(arrays, 16, out=tmp_path / "run", method=other, resume=True, **QUICK)
+
+
+def same_weights(first, second):
+    for name, weight in first.model()[1].items():
+        np.testing.assert_array_equal(second.model()[1][name], weight, err_msg=name)
+
+
+@pytest.mark.parametrize("nested", [(), (8,)])
+def test_the_setting_look_adds_the_term_to_a_loss_of_any_name(nested, arrays, tmp_path):
+    options = {"nested": nested, **QUICK}
+    named = orbithash.train(arrays, 16, look=0.3, out=tmp_path / "run", **options)
+    same_weights(named, orbithash.train(arrays, 16, method=look(0.3), **options))
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (record["method"], record["settings"]["look"]) == ("order-aware", 0.3)
+    with pytest.raises(InputError, match=r"finished run with look=0.3, but here it is 0.5"):
+        orbithash.train(arrays, 16, look=0.5, out=tmp_path / "run", resume=True, **options)
+
+
+def test_a_finished_run_of_an_earlier_version_had_no_look(arrays, tmp_path):
+    orbithash.train(arrays, 16, out=tmp_path / "run", **QUICK)
+    file = tmp_path / "run" / "run.json"
+    record = json.loads(file.read_text())
+    del record["settings"]["look"]
+    file.write_text(json.dumps(record))
+    again = {"out": tmp_path / "run", "resume": True, **QUICK}
+    orbithash.train(arrays, 16, look=0.0, **again)
+    with pytest.raises(InputError, match=r"here it is 0.3"):
+        orbithash.train(arrays, 16, look=0.3, **again)
+
+
+def test_a_run_without_look_has_the_identity_that_it_had_before_there_was_one():
+    method = as_method("order-aware")
+    assert "look" not in run_identity(method, 16, TrainingSettings(), 0)
+    assert run_identity(method, 16, TrainingSettings(look=0.3), 0)["look"] == 0.3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"look": -1.0}, "look=-1.0; give a number >= 0"),
+        ({"look": 0.3, "method": "itq"}, "itq is a hasher, and --look adds a term to a loss"),
+        ({"look": 0.3, "method": LookLoss(None, 1)}, "LookLoss learns from a teacher already"),
+    ],
+)
+def test_a_look_that_does_not_apply_is_refused(options, message, arrays):
+    with pytest.raises(InputError, match=message):
+        orbithash.train(arrays, 16, **options)
 
 
 def after_calls(number):
@@ -236,10 +282,14 @@ def test_a_whole_network_with_a_teacher_resumes_with_the_same_weights(photos, tm
     with pytest.raises(Interrupted):
         orbithash.train(images, 16, out=tmp_path / "run", hooks=stopped, **options)
     resumed = orbithash.train(images, 16, out=tmp_path / "run", resume=True, **options)
-    for name, weight in undisturbed.model()[1].items():
-        np.testing.assert_array_equal(resumed.model()[1][name], weight, err_msg=name)
+    same_weights(undisturbed, resumed)
+    # The setting adds the term to both stages, the head and the whole network.
+    named = options | {"method": "order-aware", "look": 5.0}
+    same_weights(undisturbed, orbithash.train(images, 16, **named))
 
 
 def test_a_backbone_without_trained_weights_is_no_teacher(photos):
     with pytest.raises(InputError, match="small-cnn has no trained weights; give another backbone"):
         orbithash.train(photos[0], 16, method=look(), backbone="small-cnn")
+    with pytest.raises(InputError, match="--look learns from the backbone's features"):
+        orbithash.train(photos[0], 16, look=0.3, backbone="small-cnn")

@@ -22,7 +22,8 @@ def train_command(
     source: Annotated[
         str,
         typer.Argument(
-            help="Images (folder of class folders, .csv, .parquet, NAME:FOLDER) or features (.npz)."
+            help="Images (folder of class folders, .csv, .parquet, NAME:FOLDER) or features (.npz)"
+            "; with --labels none any folder of images."
         ),
     ],
     bits: Annotated[int, typer.Option(help="Length of the codes, 4 to 1024.")],
@@ -54,6 +55,30 @@ def train_command(
         list[str] | None,
         typer.Option(
             help="An option of the loss or hasher, as NAME=VALUE; may be repeated.",
+            rich_help_panel=METHOD,
+        ),
+    ] = None,
+    look: Annotated[
+        float | None,
+        typer.Option(
+            help="Weight of a second term that keeps which images look alike, by the features of "
+            "the backbone, such as 0.3; default 0.",
+            rich_help_panel=METHOD,
+        ),
+    ] = None,
+    labels: Annotated[
+        str,
+        typer.Option(
+            metavar="source|none",
+            help="none: ignore labels, which may be missing, and learn which images look alike.",
+            rich_help_panel=METHOD,
+        ),
+    ] = "source",
+    unlabelled: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SOURCE",
+            help="Further images (or features) without labels, for the term of --look.",
             rich_help_panel=METHOD,
         ),
     ] = None,
@@ -212,7 +237,7 @@ def train_command(
         bool, typer.Option("--force", help="Replace an earlier run.", rich_help_panel=RUN)
     ] = False,
 ) -> None:
-    """Learn binary codes from labelled images or features, and save the encoder.
+    """Learn binary codes from images or features, and save the encoder.
 
     Example: orbithash train photos/ --bits 64 --backbone efficientnet-lite0 --out runs/photos
 
@@ -235,6 +260,8 @@ def train_command(
             method=method,
             options=method_options(option or [], margin),
             nested=() if nested is None else code_lengths(nested, "--nested"),
+            labels=labels,
+            unlabelled=unlabelled,
             hold_out_classes=None if hold_out_classes is None else share_or_names(hold_out_classes),
             backbone=backbone,
             weights=weights,
@@ -261,6 +288,7 @@ def train_command(
             head=head,
             hidden=hidden,
             memory=memory,
+            look=look,
             validation=validation,
             validate_every=validate_every,
             precision=precision,
@@ -286,8 +314,12 @@ def print_summary(console: Console, training: "Training", source: str, out: Path
     if n_unreadable := len(read_unreadable(out / UNREADABLE)):
         console.print(f"{n_unreadable} images could not be read, listed in:")
         print(f"  {out / UNREADABLE}")
-    console.print("Next, score it:", style="bold")
-    command = ["orbithash", "evaluate", str(out), source, "--out", f"{out}-report"]
+    if training.record.labels == "none":
+        console.print("Next, index images to search:", style="bold")
+        command = ["orbithash", "index", str(out), source, "--out", f"{out}.orbit"]
+    else:
+        console.print("Next, score it:", style="bold")
+        command = ["orbithash", "evaluate", str(out), source, "--out", f"{out}-report"]
     print(f"  {shlex.join(command)}")
 
 

@@ -12,8 +12,20 @@ from orbithash.data.features import (
 )
 from orbithash.data.folder import all_images, class_folders
 from orbithash.data.images import ImageDataset, ImageFiles, ImageSource
-from orbithash.data.sampling import ClassBalancedBatches, ShuffledBatches, batches_by_labels
-from orbithash.data.sources import open_source, open_unlabelled
+from orbithash.data.sampling import (
+    ClassBalancedBatches,
+    PartlyLabelledBatches,
+    ShuffledBatches,
+    batches_by_labels,
+    partly_labelled_batches,
+    shuffled_batches,
+)
+from orbithash.data.sources import (
+    open_source,
+    open_unlabelled,
+    open_without_labels,
+    with_unlabelled,
+)
 from orbithash.data.splits import Split, check_trainable, hold_out, training_rows
 from orbithash.data.table import image_table, is_table, write_image_table
 
@@ -26,6 +38,7 @@ __all__ = [
     "ImageFiles",
     "ImageSource",
     "LabelledFeatures",
+    "PartlyLabelledBatches",
     "ShuffledBatches",
     "Split",
     "Vectors",
@@ -39,9 +52,13 @@ __all__ = [
     "is_table",
     "open_source",
     "open_unlabelled",
+    "open_without_labels",
+    "partly_labelled_batches",
     "read_features",
     "read_vectors",
+    "shuffled_batches",
     "training_rows",
+    "with_unlabelled",
     "write_features",
     "write_image_table",
 ]

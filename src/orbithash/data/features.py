@@ -70,15 +70,23 @@ class Vectors:
         return f"{len(self)} rows of features"
 
 
-def read_features(file: Path) -> LabelledFeatures:
-    """Read and check a features file; raise `InputError` with one line if anything is wrong."""
+def read_features(file: Path, *, labelled: bool = True) -> LabelledFeatures:
+    """Read and check a features file; raise `InputError` with one line if anything is wrong.
+
+    If it need not be `labelled`, labels may be missing, and are then 0; without `train`, all rows
+    train that are no queries.
+    """
     arrays = read_arrays(file)
+    if not labelled and "features" in arrays:
+        rows = np.arange(len(arrays["features"]) if arrays["features"].ndim else 0)
+        arrays.setdefault("labels", np.zeros_like(rows))
+        arrays.setdefault("train", np.setdiff1d(rows, arrays.get("query", rows[:0])))
     for name in ("features", "labels", "train"):
         if name not in arrays:
             raise InputError(
                 f"{file} has no array {name!r}, only {', '.join(sorted(arrays)) or 'none at all'}; "
                 "save features, labels and train, and query and database if it is to be scored, "
-                "with numpy.savez"
+                "with numpy.savez; only train --labels none needs no labels"
             )
     try:
         features = checked_features(arrays["features"])

@@ -40,7 +40,8 @@ def class_folders(folder: Path, *, seed: int = 0) -> ImageFiles:
     if not classes:
         raise InputError(
             f"{folder} has {loose} images but no folder with images{only(skipped)}; put the images "
-            "of each class into a subfolder with the name of the class"
+            "of each class into a subfolder with the name of the class; only train --labels none "
+            "needs no classes"
         )
     warn_about_skipped(folder, len(in_class), skipped)
     folders = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())

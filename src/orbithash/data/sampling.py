@@ -15,6 +15,7 @@ from orbithash.errors import InputError
 
 MIN_BATCH_SIZE = 3  # a triplet: an anchor, a related and an unrelated image
 MIN_BATCHES_PER_EPOCH = 4
+LABELLED_SHARE = 0.8  # of a batch with unlabelled images
 
 
 def batches_by_labels(
@@ -31,16 +32,48 @@ def batches_by_labels(
     - Class-balanced batches round it down to a multiple of the number of classes in a batch. If
       there are too few classes for `images_per_class` each, every class has more.
     """
-    batch_size = min(batch_size, max(MIN_BATCH_SIZE, len(labels) // MIN_BATCHES_PER_EPOCH))
     if labels.ndim == 2:
-        return ShuffledBatches(
-            len(labels), min(len(labels), max(MIN_BATCH_SIZE, batch_size)), seed=seed
-        )
+        return shuffled_batches(len(labels), batch_size=batch_size, seed=seed)
+    batch_size = limited_size(batch_size, len(labels))
     n_classes = len(np.unique(labels))
     classes_per_batch = max(2, min(n_classes, batch_size // images_per_class))
     return ClassBalancedBatches(
         labels, classes_per_batch, max(2, batch_size // classes_per_batch), seed=seed
     )
+
+
+def partly_labelled_batches(
+    labels: Int[np.ndarray, " n"] | Int[np.ndarray, "n classes"] | Bool[np.ndarray, "n classes"],
+    n_unlabelled: int,
+    *,
+    batch_size: int,
+    images_per_class: int,
+    seed: int,
+) -> "PartlyLabelledBatches":
+    """Return batches of which a fifth are unlabelled images, or all of these if they are fewer.
+
+    The others are those of `batches_by_labels`, for four fifths of the batch size.
+    """
+    labelled = batches_by_labels(
+        labels,
+        batch_size=max(MIN_BATCH_SIZE, int(LABELLED_SHARE * batch_size)),
+        images_per_class=images_per_class,
+        seed=seed,
+    )
+    n_added = max(1, int(labelled.batch_size * (1 / LABELLED_SHARE - 1)))
+    return PartlyLabelledBatches(
+        labelled, len(labels), n_unlabelled, min(n_added, n_unlabelled), seed=seed
+    )
+
+
+def shuffled_batches(n_images: int, *, batch_size: int, seed: int) -> "ShuffledBatches":
+    """Return shuffled batches of at most this size; an epoch has at least four, if it can."""
+    batch_size = max(MIN_BATCH_SIZE, limited_size(batch_size, n_images))
+    return ShuffledBatches(n_images, min(n_images, batch_size), seed=seed)
+
+
+def limited_size(batch_size: int, n_images: int) -> int:
+    return min(batch_size, max(MIN_BATCH_SIZE, n_images // MIN_BATCHES_PER_EPOCH))
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +147,35 @@ class ClassBalancedBatches:
         for _ in range(len(self)):
             drawn = rng.choice(len(classes), self.classes_per_batch, replace=False)
             yield np.concatenate([classes[c].draw(self.images_per_class) for c in drawn])
+
+
+@dataclass(frozen=True, eq=False)
+class PartlyLabelledBatches:
+    """Batches of labelled images, to each of which unlabelled ones are added at its end.
+
+    The positions of the unlabelled images follow those of the labelled. An epoch is one of the
+    labelled images. The unlabelled ones are drawn in random order, all of them before any is
+    repeated within an epoch.
+    """
+
+    labelled: "ClassBalancedBatches | ShuffledBatches"
+    n_labelled: int
+    n_unlabelled: int
+    n_added: int  # to each batch
+    seed: int = 0
+
+    @property
+    def batch_size(self) -> int:
+        return self.labelled.batch_size + self.n_added
+
+    def __len__(self) -> int:
+        return len(self.labelled)
+
+    def __call__(self, epoch: int) -> Iterator[Int64[np.ndarray, " batch"]]:
+        rng = np.random.default_rng([self.seed, epoch, self.n_unlabelled])
+        unlabelled = _ShuffledRows(self.n_labelled + np.arange(self.n_unlabelled), rng)
+        for positions in self.labelled(epoch):
+            yield np.concatenate([positions, unlabelled.draw(self.n_added)])
 
 
 class _ShuffledRows:

@@ -1,5 +1,6 @@
 """Sources: the folder, table, features file, dataset or arrays that a user gives, opened."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ from orbithash.data.features import (
     read_vectors,
 )
 from orbithash.data.folder import all_images, class_folders
-from orbithash.data.images import ImageFiles, ImageSource, read_dataset
-from orbithash.data.splits import Split
+from orbithash.data.images import ImageDataset, ImageFiles, ImageSource, read_dataset
+from orbithash.data.splits import Split, no_rows
 from orbithash.data.table import image_table, is_table
 from orbithash.errors import InputError
 from orbithash.files import absolute_name
@@ -83,6 +84,74 @@ def open_unlabelled(source: Any) -> ImageSource | LabelledFeatures | Vectors:
         if is_table(path):
             return image_table(path, undivided=True)
     return open_source(source)
+
+
+def open_without_labels(source: Any) -> ImageSource | LabelledFeatures:
+    """Open images or features to learn from them without labels: all have the class "".
+
+    Labels may be missing and are ignored; a folder may hold images in any nesting. Queries of the
+    source do not train: those of a table or features file, and of class folders those that
+    `class_folders` would choose.
+    """
+    if isinstance(source, np.ndarray) or is_matrix(source):
+        return labelled_arrays(source, np.zeros(len(source), dtype=np.int64))
+    path = Path(source) if isinstance(source, str | Path) else None
+    data: ImageSource | LabelledFeatures
+    if path and holds_features(str(path)):
+        data = read_features(path, labelled=False)
+    elif path and path.is_dir():
+        data = all_images(path)
+    elif path and is_table(path):
+        data = image_table(path, labelled=False)
+    else:
+        data = open_source(source)
+    assert isinstance(data, ImageFiles | ImageDataset | LabelledFeatures)
+    train = np.setdiff1d(data.split.train, data.split.query)
+    return replace(
+        data,
+        labels=np.zeros(len(data), dtype=np.int64),
+        classes=("",),
+        split=replace(data.split, train=train, validation=no_rows()),
+    )
+
+
+def with_unlabelled(
+    data: ImageSource | LabelledFeatures, source: Any
+) -> ImageSource | LabelledFeatures:
+    """Return the data with images, or features, of another source that train without labels.
+
+    Queries of that source are left out, and so are images that the data have already.
+    """
+    more = open_without_labels(source)
+    rows = more.split.train
+    if isinstance(data, ImageFiles) and isinstance(more, ImageFiles):
+        known = {str(data.file(row).resolve()) for row in range(len(data))}
+        files = [str(more.file(row).resolve()) for row in rows.tolist()]
+        paths = [file for file in files if file not in known]
+        if not paths:
+            raise InputError(f"all images of {source} are in {data}; give others")
+        labels, split = with_rows(data.labels, data.split, len(paths))
+        return replace(data, paths=(*data.paths, *paths), labels=labels, split=split)
+    if not isinstance(data, LabelledFeatures) or not isinstance(more, LabelledFeatures):
+        raise InputError(
+            f"{source} cannot be added to {data}; give image files to image files, and features "
+            "to features"
+        )
+    if data.features.shape[1:] != more.features.shape[1:]:
+        raise InputError(
+            f"the features of {source} have the shape {more.features.shape[1:]}, but those with "
+            f"labels {data.features.shape[1:]}; give features of the same backbone"
+        )
+    labels, split = with_rows(data.labels, data.split, len(rows))
+    features = np.concatenate([data.features, more.features[rows]])
+    return replace(data, features=features, labels=labels, split=split, paths=None)
+
+
+def with_rows(labels: Any, split: Split, n_added: int) -> tuple[Any, Split]:
+    """Return labels and split with further rows that train unlabelled."""
+    unlabelled = len(labels) + np.arange(n_added)
+    filled = labels[np.full(n_added, split.train[0])]  # any label: it is not used
+    return np.concatenate([labels, filled]), replace(split, unlabelled=unlabelled)
 
 
 def holds_features(source: str) -> bool:

@@ -23,13 +23,15 @@ class Split:
     """Row numbers of the training images, the queries, the database and the validation images.
 
     `train`, `query` and `database` may overlap, as they do in published benchmarks. `validation`
-    is for choosing settings; it never overlaps `train` or `query`.
+    is for choosing settings; it never overlaps `train` or `query`. `unlabelled` images train, too:
+    their labels are not used.
     """
 
     train: Int64[np.ndarray, " train"]
     query: Int64[np.ndarray, " query"] = field(default_factory=no_rows)
     database: Int64[np.ndarray, " database"] = field(default_factory=no_rows)
     validation: Int64[np.ndarray, " validation"] = field(default_factory=no_rows)
+    unlabelled: Int64[np.ndarray, " unlabelled"] = field(default_factory=no_rows)
 
     def __post_init__(self) -> None:
         if len(self.train) == 0:
@@ -39,7 +41,7 @@ class Split:
             raise InputError(
                 f"the split has no {empty} images; give both queries and a database, or neither"
             )
-        for name in ("train", "query", "database", "validation"):
+        for name in ("train", "query", "database", "validation", "unlabelled"):
             rows = getattr(self, name)
             if len(np.unique(rows)) < len(rows):
                 raise InputError(f"the split names some {name} images twice; name each row once")
@@ -52,13 +54,18 @@ class Split:
                 )
 
     @property
+    def learned(self) -> Int64[np.ndarray, " learned"]:
+        """All images that train, with labels or without."""
+        return np.concatenate([self.train, self.unlabelled])
+
+    @property
     def has_queries(self) -> bool:
         """Whether there are queries, and a database to search with them."""
         return len(self.query) > 0
 
     def check(self, n_images: int) -> None:
         """Raise unless every row number is one of `n_images` images."""
-        for name in ("train", "query", "database", "validation"):
+        for name in ("train", "query", "database", "validation", "unlabelled"):
             rows = getattr(self, name)
             if len(rows) and (rows.min() < 0 or rows.max() >= n_images):
                 raise InputError(

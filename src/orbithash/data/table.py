@@ -20,17 +20,22 @@ COLUMNS = ("path", "labels", "split")
 NO_LABEL = ";"  # an empty cell is more likely a mistake
 
 
-def image_table(file: Path, *, seed: int = 0, undivided: bool = False) -> ImageFiles:
+def image_table(
+    file: Path, *, seed: int = 0, undivided: bool = False, labelled: bool = True
+) -> ImageFiles:
     """Open the images of a table, in its order.
 
     Paths are relative to the table's folder. `;` separates several labels of an image, and a lone
     `;` stands for none. `+` joins several parts of the split, such as `train+database`; without the
     column split, `default_split` makes the split. Classes are the labels in alphabetical order.
     With `undivided`, for encoding, every image trains, and there need not be queries or a database.
+    If it need not be `labelled`, the column labels may be missing, and without any label all images
+    have the class "".
     """
     paths, labels, parts = [], [], []
-    for position, row in read_rows(file):
+    for position, row in read_rows(file, ("path", "labels") if labelled else ("path",)):
         paths.append(row["path"])
+        row.setdefault("labels", NO_LABEL)
         names = {name.strip() for name in row["labels"].split(";")} - {""}
         if not row["path"] or not row["labels"].strip():
             raise InputError(
@@ -48,8 +53,12 @@ def image_table(file: Path, *, seed: int = 0, undivided: bool = False) -> ImageF
     if not paths:
         raise InputError(f"{file} has no rows; give one per image")
     classes = tuple(sorted(set().union(*labels)))
+    if not classes and labelled:
+        raise InputError(
+            f"no image of {file} has a label; give labels (only train --labels none needs none)"
+        )
     if not classes:
-        raise InputError(f"no image of {file} has a label; give labels")
+        classes, labels = ("",), [{""} for _ in paths]
     numbers = numbered(labels, classes)
     if undivided and parts:
         query, database = (rows_of(part, parts) for part in ("query", "database"))
@@ -57,6 +66,8 @@ def image_table(file: Path, *, seed: int = 0, undivided: bool = False) -> ImageF
         split = Split(np.arange(len(paths)), *((query, database) if complete else ()))
     elif undivided:
         split = split_to_encode(numbers, paths, seed=seed)
+    elif classes == ("",) and not parts:
+        split = Split(np.arange(len(paths)))
     elif parts:
         split = Split(*(rows_of(part, parts) for part in PARTS))
     else:
@@ -94,28 +105,31 @@ def write_image_table(images: ImageFiles, file: Path) -> None:
         opened.write(text.getvalue().encode())
 
 
-def read_rows(file: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield every row after its position in the file, such as "line 3", for error messages."""
+def read_rows(file: Path, needed: tuple[str, ...]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield every row after its position in the file, such as "line 3", for error messages.
+
+    Raise unless the file has the needed columns.
+    """
     if not file.is_file():
         raise InputError(f"there is no table {file}; check the path")
     if file.suffix.lower() == ".parquet":
         for number, row in enumerate(read_parquet_rows(file, COLUMNS)):
-            check_columns(file, list(row))
+            check_columns(file, list(row), needed)
             yield f"row {number}", row
         return
     try:
         # Spreadsheet programs begin a CSV file with a byte order mark.
         with file.open(newline="", encoding="utf-8-sig") as lines:
             reader = csv.DictReader(lines, restval="")
-            check_columns(file, list(reader.fieldnames or []))
+            check_columns(file, list(reader.fieldnames or []), needed)
             for row in reader:
                 yield f"line {reader.line_num}", row
     except (csv.Error, UnicodeDecodeError) as error:
         raise InputError(f"cannot read {file}: {error}; save it as CSV in UTF-8") from None
 
 
-def check_columns(file: Path, columns: list[str]) -> None:
-    for column in ("path", "labels"):
+def check_columns(file: Path, columns: list[str], needed: tuple[str, ...]) -> None:
+    for column in needed:
         if column not in columns:
             raise InputError(
                 f"{file} has no column {column!r}, only {', '.join(columns) or 'none'}; "

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from orbithash.errors import InputError
-from orbithash.losses.order_aware import OrderAwareTripletLoss, batch_lists
+from orbithash.losses.order_aware import BatchLists, OrderAwareTripletLoss, batch_lists
 from orbithash.losses.teacher import NEIGHBOUR_SHARES, check_shares, neighbour_grades
 
 
@@ -17,6 +17,12 @@ class LookLoss(nn.Module):
     A loss by labels alone brings the images of a class together in no order. The second term, by
     ΔNDCG, orders them as a teacher does, such as the features of a frozen backbone: see
     `orbithash.losses.teacher.neighbour_grades`.
+
+    The second term is the weighted mean Σ λ·hinge² / Σ λ over all its triplets, so that it does not
+    depend on their number. An order-aware loss by labels is such a mean times its `weight_scale`,
+    which changes with the data and as training proceeds: the second term is multiplied by the same
+    number, a constant without gradient, and one weight serves different data. Beside other losses
+    it is not scaled.
 
     Args:
         loss: The loss by labels; None learns from the teacher alone, without labels.
@@ -46,7 +52,7 @@ class LookLoss(nn.Module):
             )
         self.weight, self.shares = weight, tuple(shares)
         self.loss = loss
-        self.look = OrderAwareTripletLoss(weighting="ndcg")
+        self.look = OrderAwareTripletLoss(weighting="ndcg", reduction="weight")
         self.look.margin_of_bits = margin_of_bits
 
     @property
@@ -67,30 +73,54 @@ class LookLoss(nn.Module):
 
         Args:
             embeddings: (images, bits) in [0, 1].
-            labels: As the loss by labels takes them.
+            labels: As the loss by labels takes them; −1, or a row of −1, marks an image without
+                labels, which takes part in the term by the teacher alone.
             ref_emb: A memory, for losses that take one.
             ref_labels: The labels of the memory.
             teacher: The teacher's vectors of the batch, (images, d).
             ref_teacher: The teacher's vectors of the memory.
         """
-        others: dict[str, Any] = {}
-        if ref_emb is not None:
-            others = {"ref_emb": ref_emb, "ref_labels": ref_labels}
-        term = embeddings.new_zeros(())
+        given = [each for each in (labels, ref_labels) if isinstance(each, Tensor)]
+        partly = any(bool(unlabelled(each).any()) for each in given)
+        lists = grades = None
         if self.weight > 0:
             if teacher is None:
                 raise InputError(
                     "the look of images needs a teacher; pass teacher=, a vector for each embedding"
                 )
-            lists = batch_lists(embeddings, labels, ref_emb, ref_labels)
+            of_lists = (None, ref_emb, None) if partly else (labels, ref_emb, ref_labels)
+            lists = batch_lists(embeddings, *of_lists)
             grades = neighbour_grades(teacher, ref_teacher, self.shares, skipped=lists.skipped)
-            term = self.weight * self.look(embeddings, grades=grades, lists=lists)
-            if type(self.loss) is OrderAwareTripletLoss:  # distances are computed once
-                others["lists"] = lists
-        value: Tensor = term
-        if self.loss is not None:
-            value = self.loss(embeddings, labels, **others) + term
+        value = embeddings.new_zeros(())
+        if self.loss is not None and partly:
+            memory = labelled(ref_emb, ref_labels)
+            value = self._by_labels(*labelled(embeddings, labels), *memory, lists=None)
+        elif self.loss is not None:
+            value = self._by_labels(embeddings, labels, ref_emb, ref_labels, lists=lists)
+        if lists is not None:
+            scale: Tensor | None = getattr(self.loss, "weight_scale", None)
+            term = self.look(embeddings, grades=grades, lists=lists)
+            value = value + self.weight * (1 if scale is None else scale) * term
         self._count_triplets()
+        return value
+
+    def _by_labels(
+        self,
+        embeddings: Tensor | None,
+        labels: Tensor | None,
+        ref_emb: Tensor | None,
+        ref_labels: Tensor | None,
+        *,
+        lists: BatchLists | None,
+    ) -> Tensor:
+        """Return the loss by labels; `lists` are those of the same images, if they are known."""
+        assert self.loss is not None
+        others: dict[str, Any] = {}
+        if ref_emb is not None and len(ref_emb):
+            others = {"ref_emb": ref_emb, "ref_labels": ref_labels}
+        if lists is not None and type(self.loss) is OrderAwareTripletLoss:
+            others["lists"] = lists  # distances are computed once
+        value: Tensor = self.loss(embeddings, labels, **others)
         return value
 
     def _count_triplets(self) -> None:
@@ -104,3 +134,19 @@ class LookLoss(nn.Module):
 
     def extra_repr(self) -> str:
         return f"weight={self.weight}, shares={self.shares}"
+
+
+def unlabelled(labels: Tensor) -> Bool[Tensor, " n"]:
+    """Return a mask of the images that are marked by -1 as without labels."""
+    marks = labels == -1
+    return marks.all(dim=1) if labels.ndim == 2 else marks
+
+
+def labelled(
+    embeddings: Tensor | None, labels: Tensor | None
+) -> tuple[Tensor | None, Tensor | None]:
+    """Return the embeddings and labels of the images that have labels."""
+    if embeddings is None or labels is None:
+        return embeddings, labels
+    kept = ~unlabelled(labels)
+    return embeddings[kept.to(embeddings.device)], labels[kept]

@@ -46,6 +46,17 @@ class Sums(NamedTuple):
     active: Float[Tensor, ""]  # number of triplets with hinge > 0
     anchors: Float[Tensor, ""]  # number of anchors with triplets
 
+    def divisor(self, reduction: str) -> Float[Tensor, ""]:
+        """Return the number that a reduction divides the total by."""
+        number = {
+            "sum": torch.ones_like(self.total),
+            "mean": self.triplets,
+            "active": self.active,
+            "weight": self.weights,
+            "anchor": self.anchors,
+        }[reduction]
+        return torch.where(number > 0, number, 1)  # without triplets the loss is 0, not 0/0
+
 
 class BatchLists(NamedTuple):
     """The list of each anchor, every image of batch and memory, before it is graded."""
@@ -173,15 +184,16 @@ class OrderAwareTripletLoss(nn.Module):
                 triplets = check_triplets(indices_tuple, grades, offset, graded)
                 sums = _sum_given_triplets(triplets, *ranked, *rule)
             self.last = Sums(*(number.detach() for number in sums))
-            divisor = {
-                "sum": torch.ones_like(sums.total),
-                "mean": sums.triplets,
-                "active": sums.active,
-                "weight": sums.weights,
-                "anchor": sums.anchors,
-            }[self.reduction]
-            # Without triplets the loss is 0, not 0/0.
-            return sums.total / torch.where(divisor > 0, divisor, 1)
+            return sums.total / sums.divisor(self.reduction)
+
+    @property
+    def weight_scale(self) -> Tensor | None:
+        """Σ λ over the divisor, for the last batch.
+
+        The loss is this number times the weighted mean of the hinges. By default it is Σ λ over the
+        number of triplets within the margin.
+        """
+        return None if self.last is None else self.last.weights / self.last.divisor(self.reduction)
 
     @property
     def active_share(self) -> float:

@@ -68,11 +68,17 @@ class ProxyOrderAwareTripletLoss(nn.Module):
             item_labels = nn.functional.one_hot(item_labels)
         if ref_emb is not None or ref_labels is not None:
             memory, memory_labels = check_memory(embeddings, labels, ref_emb, ref_labels)
+            assert memory_labels is not None  # as there are labels
             items = torch.cat([items, memory])
             assert memory_labels is not None  # as `labels` are given
             item_labels = torch.cat([item_labels, memory_labels])
         value: Tensor = self.triplets(embeddings, labels, ref_emb=items, ref_labels=item_labels)
         return value
+
+    @property
+    def weight_scale(self) -> Tensor | None:
+        """As of `OrderAwareTripletLoss`."""
+        return self.triplets.weight_scale
 
     @property
     def active_share(self) -> float:

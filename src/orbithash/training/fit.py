@@ -7,30 +7,46 @@ import logging
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from orbithash.codes import check_n_bits
-from orbithash.data import ImageSource, LabelledFeatures, open_source
+from orbithash.data import (
+    ImageSource,
+    LabelledFeatures,
+    open_source,
+    open_without_labels,
+    with_unlabelled,
+)
 from orbithash.data.classes import choose_held_out, without_classes
 from orbithash.encoders import Encoder, Epoch, RunRecord, Training, load_run
 from orbithash.encoders.runs.estimators import check_can_be_saved
 from orbithash.encoders.runs.fingerprints import data_digest, recorded_weights
 from orbithash.encoders.runs.record import package_versions
-from orbithash.encoders.runs.run_folder import CHECKPOINT, is_finished
+from orbithash.encoders.runs.run_folder import is_finished
 from orbithash.errors import InputError
-from orbithash.files import partial_folder
 from orbithash.hashers import Hasher
+from orbithash.losses import LookLoss
 from orbithash.networks import PhotoBackbone
 from orbithash.networks.backbones import check_device
-from orbithash.training.checkpoint import read_header
-from orbithash.training.hooks import Hooks
-from orbithash.training.methods import Method, as_method, nested_weights, with_nested
+from orbithash.training.hooks import Hooks, finishing_hooks
+from orbithash.training.methods import (
+    Method,
+    as_method,
+    nested_weights,
+    with_nested,
+    without_labels,
+)
 from orbithash.training.on_arrays import fit_hasher, train_on_arrays
-from orbithash.training.session import check_tensorboard, training_session
+from orbithash.training.session import (
+    check_begun,
+    check_tensorboard,
+    finished_run,
+    training_session,
+)
 from orbithash.training.settings import TrainingSettings, read_settings, resolve_settings
 from orbithash.training.tuning import (
     announce_features,
@@ -51,6 +67,8 @@ def train(
     method: str | nn.Module | Hasher = "order-aware",
     options: Mapping[str, Any] | None = None,
     nested: Sequence[int] = (),
+    labels: str = "source",
+    unlabelled: Any = None,
     hold_out_classes: float | Sequence[str | int] | None = None,
     backbone: str | PhotoBackbone | None = None,
     weights: str | Path | None = None,
@@ -74,7 +92,7 @@ def train(
     progress: bool | None = None,
     **changes: Any,
 ) -> Encoder:
-    """Learn binary codes from labelled images or features, and return the encoder.
+    """Learn binary codes from images or features, with labels or without, and return the encoder.
 
     Args:
         source: A folder of class folders, a table, a features file or `name:folder` of a
@@ -84,6 +102,11 @@ def train(
         options: Arguments of a method that is given by name.
         nested: Shorter lengths, such as (16, 32): the first bits of the codes become good codes
             of these lengths too, which `encoder.prefix(16)` gives.
+        labels: "source", or "none": labels are ignored and may be missing. The codes then keep
+            which images look alike, by the backbone's features; a hasher must need no labels. The
+            source may also be features alone, or a folder with images in any nesting.
+        unlabelled: A source of further images, or features, without labels. They take part in the
+            term by the look alone, so `look` must be above 0. They are a fifth of each batch.
         hold_out_classes: A share of the classes, such as 0.5, drawn by the seed, or their names or
             numbers. Their images do not train, and `evaluate` scores the codes of both parts: how
             well they serve classes that nobody trained on.
@@ -119,17 +142,25 @@ def train(
         raise InputError(f"got seed={seed}; give a whole number from 0 on")
     chosen, file_settings = method_and_settings(method, options, settings, bits)
     chosen = with_nested(chosen, nested, bits)
+    if check_labels(labels, unlabelled, hold_out_classes, changes) == "none":
+        chosen, changes = without_labels(chosen), {**changes, "validation": 0.0, "look": 0.0}
     if finish:
         check_begun(out)
     if out is not None and (resume or finish) and is_finished(out):
         expected = {"method": chosen.name, "n_bits": bits, "seed": seed, "tune": tune}
         expected["nested"] = ",".join(map(str, chosen.nested)) or "none"
         expected["held_out_classes"] = ",".join(held_out_names(source, hold_out_classes, seed))
-        expected |= {"views": views, "backbone": backbone if isinstance(backbone, str) else None}
+        expected |= {
+            "labels": labels,
+            "views": views,
+            "backbone": backbone if isinstance(backbone, str) else None,
+        }
+        if unlabelled is not None:
+            expected["unlabelled"] = source_name(unlabelled)
         return finished_run(out, expected, changes)
     if out is not None and isinstance(chosen.given, Hasher):
         check_can_be_saved(chosen.given)
-    data = open_source(source)
+    data = open_source(source) if chosen.from_labels else open_without_labels(source)
     gpu = None if device == "cpu" else device
     given = {
         "backbone": backbone,
@@ -170,10 +201,14 @@ def train(
         )
     assert resolved is not None
     if not chosen.is_loss:
-        check_no_start(chosen, init_encoder)
-    digest = data_digest(data) if out is not None else ""  # only a run that is written needs it
+        check_for_hasher(chosen, init_encoder, changes)
     held_out = held_out_names(data, hold_out_classes, seed)
-    data = without_classes(data, held_out)
+    whole, labelled = data, without_classes(data, held_out)
+    data = labelled
+    if unlabelled is not None:
+        check_learns_without_labels(chosen, resolved)
+        whole = data = with_unlabelled(labelled, unlabelled)
+    digest = data_digest(whole) if out is not None else ""  # only a run that is written needs it
     warn_of_seen_before(held_out, init_encoder)
     record = RunRecord(
         method=chosen.name,
@@ -193,6 +228,8 @@ def train(
         data_digest=digest or None,
         features_by=recorded_weights(data) if isinstance(data, LabelledFeatures) else None,
         held_out_classes=held_out,
+        labels=labels,
+        unlabelled=None if unlabelled is None else source_name(unlabelled),
     )
     encoder: Encoder
     history: list[Epoch] = []
@@ -213,7 +250,8 @@ def train(
         if isinstance(data, ImageSource):
             assert network is not None
             assert tuning is not None
-            session.keep_split(data, init, validation=resolved.validation, seed=seed)
+            assert isinstance(labelled, ImageSource)
+            session.keep_split(labelled, init, validation=resolved.validation, seed=seed)
             encoder, history = train_by_tuning(
                 data,
                 network,
@@ -252,6 +290,23 @@ def train(
     return encoder
 
 
+def check_labels(
+    labels: str, unlabelled: Any, hold_out_classes: Any, changes: Mapping[str, Any]
+) -> str:
+    """Return `labels`; raise if they are "none" and something is given that needs labels."""
+    if labels not in ("source", "none"):
+        raise InputError(f"labels is {labels!r}; choose source or none")
+    needing = {
+        "--unlabelled, which adds images to labelled ones,": unlabelled is not None,
+        "--hold-out-classes": hold_out_classes is not None,
+        "--validation, which scores classes,": changes.get("validation"),
+        "--look, a term beside that by labels,": changes.get("look"),
+    }
+    if labels == "none" and (given := [name for name, value in needing.items() if value]):
+        raise InputError(f"{given[0]} needs labels, and --labels is none; leave one of them out")
+    return labels
+
+
 def held_out_names(
     source: Any, wanted: float | Sequence[str | int] | None, seed: int
 ) -> tuple[str, ...]:
@@ -273,46 +328,6 @@ def shortened(names: Sequence[str]) -> str:
     """Return the first names, and the number of the others."""
     more = f" and {len(names) - N_NAMED} more" if len(names) > N_NAMED else ""
     return ", ".join(names[:N_NAMED]) + more
-
-
-def finishing_hooks(hooks: Hooks, *, stop_after: float | None, finish: bool) -> Hooks:
-    """Return the hooks, with an end to training: now, or after some minutes."""
-    if stop_after is not None and not stop_after > 0:
-        raise InputError(f"stop_after is {stop_after}; give minutes above 0")
-    if not finish and stop_after is None:
-        return hooks
-    end = time.monotonic() + (0.0 if finish else 60 * (stop_after or 0.0))
-    return replace(hooks, finishing=lambda: time.monotonic() >= end or hooks.finishing())
-
-
-def check_begun(out: Path | None) -> None:
-    """Raise unless there is a run to finish, with at least one saved state."""
-    if out is None or not (partial_folder(out).exists() or is_finished(out)):
-        raise InputError(f"there is no unfinished run {out or ''}; leave --finish out to start one")
-    checkpoint = partial_folder(out) / CHECKPOINT
-    begun = checkpoint.exists() and read_header(checkpoint)["values"]["history"]
-    if not is_finished(out) and not begun:
-        raise InputError(
-            "there is no epoch to keep yet; continue the run with --resume instead of --finish"
-        )
-
-
-def finished_run(out: Path, expected: Mapping[str, Any], changes: Mapping[str, Any]) -> Encoder:
-    """Load a finished run; raise if it was trained otherwise than is asked for now."""
-    encoder = load_run(out)
-    if encoder.training is None:
-        return encoder
-    record = encoder.training.record
-    found = {name: getattr(record, name) for name in expected} | dict(record.settings)
-    found["nested"] = ",".join(map(str, record.prefixes())) or "none"
-    found["held_out_classes"] = ",".join(record.held_out_classes)
-    for name, wanted in {**expected, **changes}.items():
-        if wanted is not None and found.get(name, wanted) != wanted:
-            raise InputError(
-                f"{out} is a finished run with {name}={found[name] or 'none'}, but here it is "
-                f"{wanted or 'none'}; give --out another name, or add --force to replace it"
-            )
-    return encoder
 
 
 def method_and_settings(
@@ -358,7 +373,21 @@ def check_arguments(
         raise InputError("images in memory take a backbone by its name; give small-cnn")
 
 
-def check_no_start(method: Method, init: Encoder | None) -> None:
+def check_learns_without_labels(method: Method, settings: TrainingSettings) -> None:
+    """Raise unless the loss has a term by the look, the only one for images without labels."""
+    if not (method.is_loss and settings.look > 0) and not isinstance(method.given, LookLoss):
+        raise InputError(
+            "--unlabelled adds images to the term by the look, and there is none; give its weight "
+            "too, such as --look 0.3, with a loss as the method"
+        )
+
+
+def check_for_hasher(method: Method, init: Encoder | None, changes: Mapping[str, Any]) -> None:
+    """Raise if something was given that only losses take."""
+    if changes.get("look"):
+        raise InputError(
+            f"{method.name} is a hasher, and --look adds a term to a loss; leave --look out"
+        )
     if init is not None:
         raise InputError(
             f"{method.name} is fitted in a single step and cannot start from another run"

@@ -1,10 +1,11 @@
-"""Callbacks of training, and two kinds of them: TensorBoard, and the list of unreadable images."""
+"""Callbacks of training: an end to it, TensorBoard, and the list of unreadable images."""
 
 import logging
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,16 @@ def call_all(*functions: Callable[..., None]) -> Callable[..., None]:
             function(*arguments)
 
     return call
+
+
+def finishing_hooks(hooks: Hooks, *, stop_after: float | None, finish: bool) -> Hooks:
+    """Return the hooks, with an end to training: now, or after some minutes."""
+    if stop_after is not None and not stop_after > 0:
+        raise InputError(f"stop_after is {stop_after}; give minutes above 0")
+    if not finish and stop_after is None:
+        return hooks
+    end = time.monotonic() + (0.0 if finish else 60 * (stop_after or 0.0))
+    return replace(hooks, finishing=lambda: time.monotonic() >= end or hooks.finishing())
 
 
 @contextmanager

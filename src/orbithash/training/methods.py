@@ -14,21 +14,28 @@ from torch import nn
 from orbithash.codes import check_n_bits
 from orbithash.data import (
     ClassBalancedBatches,
+    PartlyLabelledBatches,
     ShuffledBatches,
     Split,
     batches_by_labels,
     check_trainable,
+    partly_labelled_batches,
+    shuffled_batches,
     training_rows,
 )
+from orbithash.data.sampling import MIN_BATCH_SIZE
 from orbithash.encoders.runs.fingerprints import weights_digest
 from orbithash.errors import InputError
 from orbithash.hashers import HASHERS, Hasher
+from orbithash.hashers.base import SupervisedHasher
 from orbithash.losses import LOSSES, LookLoss, NestedLoss
 from orbithash.losses.nested import length_weights
 from orbithash.losses.teacher import takes_teacher
-from orbithash.training.settings import TrainingSettings, settings_identity
+from orbithash.training.settings import TrainingSettings
 
-Labels = Int64[np.ndarray, " n"] | Bool[np.ndarray, "n classes"]
+ORDER_AWARE = "order-aware"
+
+Labels = Int64[np.ndarray, " n"] | Bool[np.ndarray, "n classes"] | Int64[np.ndarray, "n classes"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +46,7 @@ class Method:
     options: Mapping[str, Any] = field(default_factory=dict)
     given: nn.Module | Hasher | None = None
     nested: tuple[int, ...] = ()  # shorter code lengths whose prefixes are trained too
+    from_labels: bool = True  # otherwise a loss learns from a teacher alone, a hasher without y
 
     @property
     def is_loss(self) -> bool:
@@ -47,27 +55,46 @@ class Method:
     @property
     def takes_teacher(self) -> bool:
         """Whether the loss takes a teacher's vectors beside the labels."""
-        return isinstance(self.given, nn.Module) and takes_teacher(self.given)
+        given = isinstance(self.given, nn.Module) and takes_teacher(self.given)
+        return given or (self.is_loss and not self.from_labels)
+
+    def needs_teacher(self, settings: TrainingSettings) -> bool:
+        """Whether training with these settings needs a teacher's vectors."""
+        return self.takes_teacher or (self.is_loss and settings.look > 0)
 
     def loss(
-        self, *, n_bits: int, n_classes: int, seed: int, reduction: str | None = None
+        self,
+        *,
+        n_bits: int,
+        n_classes: int,
+        seed: int,
+        reduction: str | None = None,
+        look: float = 0.0,
     ) -> nn.Module:
         """Return a new loss; bits, classes, seed and reduction are passed if its class takes them.
 
         A given loss is copied, so that its parameters and buffers are the same in the next run. Of
         nested codes, the loss of each length is that of codes of this length alone; a margin in
-        bits is scaled to it.
+        bits is scaled to it. With `look`, each has a term by a teacher, of this weight.
         """
+        if look > 0 and self.takes_teacher:
+            raise InputError(
+                f"{self.name} learns from a teacher already; set the weight of its term itself, "
+                "and leave look out"
+            )
         of_data: dict[str, Any] = {"n_classes": n_classes, "seed": seed}
         if reduction is not None:
             of_data["reduction"] = reduction
         if not self.nested:
-            return self._loss_of_length(n_bits, n_bits, of_data)
+            return with_look(self._loss_of_length(n_bits, n_bits, of_data), look)
         lengths = (*self.nested, n_bits)
-        return NestedLoss({n: self._loss_of_length(n, n_bits, of_data) for n in lengths})
+        losses = {n: self._loss_of_length(n, n_bits, of_data) for n in lengths}
+        return NestedLoss({n: with_look(loss, look) for n, loss in losses.items()})
 
     def _loss_of_length(self, n: int, n_bits: int, of_data: Mapping[str, Any]) -> nn.Module:
         """Return a loss of the first n of all bits."""
+        if not self.from_labels and self.given is None:
+            return LookLoss(None, 1.0)
         if isinstance(self.given, nn.Module):
             given = copy.deepcopy(self.given)
             parts: list[Any] = single_losses(given) if n != n_bits else []
@@ -103,7 +130,14 @@ class Method:
         if isinstance(self.given, nn.Module):
             described = f"{self.given} {plain_attributes(self.given)} {weights_digest(self.given)}"
             return {"method": self.name, "loss": described}
-        return {**self.options, "method": self.name}
+        # Left out otherwise, to resume runs of earlier versions.
+        labels = {} if self.from_labels else {"labels": "none"}
+        return {**self.options, "method": self.name, **labels}
+
+
+def with_look(loss: nn.Module, weight: float) -> nn.Module:
+    """Return the loss, with a term by a teacher's neighbours if its weight is above 0."""
+    return LookLoss(loss, weight) if weight > 0 else loss
 
 
 def plain_attributes(module: nn.Module) -> dict[str, Any]:
@@ -176,15 +210,43 @@ def with_nested(method: Method, nested: Sequence[int], n_bits: int) -> Method:
     return replace(method, nested=tuple(map(int, lengths)))
 
 
+def without_labels(method: Method) -> Method:
+    """Return the method without labels: the order-aware loss of a teacher's neighbours, a hasher.
+
+    A given loss must be one that needs no labels, a `LookLoss` of None.
+    """
+    kind = type(method.given) if method.given is not None else HASHERS.get(method.name)
+    own_loss = isinstance(method.given, LookLoss) and method.given.loss is None
+    unsupervised = kind is not None and not issubclass(kind, nn.Module | SupervisedHasher)
+    if not (unsupervised or own_loss or (kind is None and method.name == ORDER_AWARE)):
+        needless = [
+            name for name, each in HASHERS.items() if not issubclass(each, SupervisedHasher)
+        ]
+        raise InputError(
+            f"{method.name} learns from labels; without labels choose order-aware by its name, "
+            "which then learns from the look of images, or a hasher that needs none "
+            f"({', '.join(needless)})"
+        )
+    if method.name == ORDER_AWARE and method.options:
+        raise InputError(
+            f"{', '.join(method.options)}: these are options of the loss by labels; leave them out "
+            "with --labels none"
+        )
+    return replace(method, from_labels=False)
+
+
 @dataclass(frozen=True, eq=False)
 class TrainingPlan:
     """A loss, the rows that train and those held out for validation, and the batches."""
 
     loss: nn.Module
-    labels: Labels  # of `train` and then `held_out`; one-label classes are numbered from 0
-    train: Int64[np.ndarray, " train"]
+    # Of `train` and then `held_out`. One-label classes are numbered from 0; images without labels
+    # have -1, or a row of -1.
+    labels: Labels
+    train: Int64[np.ndarray, " train"]  # images with labels, then those without
     held_out: Int64[np.ndarray, " held_out"]
-    batches: ClassBalancedBatches | ShuffledBatches  # of positions in `train`
+    batches: ClassBalancedBatches | ShuffledBatches | PartlyLabelledBatches  # positions in `train`
+    n_labelled: int
 
     @property
     def train_labels(self) -> Labels:
@@ -210,7 +272,18 @@ def plan_training(
     Validation rows are those of the split, if it has any, and otherwise a share of the training
     rows, as the settings say.
     """
-    check_trainable(labels[split.train], classes)
+    if settings.head == "class-codes" and (labels.ndim == 2 or not method.from_labels):
+        raise InputError(
+            "class codes are for images with one label each; train images with several labels, or "
+            "without labels, with --head layers"
+        )
+    if method.from_labels:
+        check_trainable(labels[split.train], classes)
+    elif len(split.train) < MIN_BATCH_SIZE:
+        raise InputError(
+            f"there are {len(split.train)} training images; learning from their look needs at "
+            f"least {MIN_BATCH_SIZE}"
+        )
     train, held_out = training_rows(labels, split, settings.validation, seed=seed)
     check_validation(labels[held_out], labels[train])
     rows = np.concatenate([train, held_out])
@@ -222,17 +295,24 @@ def plan_training(
         n_classes=labels.shape[1] if labels.ndim == 2 else len(numbers),
         seed=seed,
         reduction=settings.reduction,
+        look=settings.look,
     )
     if settings.memory:
         for part in single_losses(loss):
             check_takes_memory(part, method.name)
-    batches = batches_by_labels(
-        used[: len(train)],
-        batch_size=settings.batch_size,
-        images_per_class=settings.images_per_class,
-        seed=seed,
-    )
-    return TrainingPlan(loss, used, train, held_out, batches)
+    sizes = {"batch_size": settings.batch_size, "images_per_class": settings.images_per_class}
+    batches: ClassBalancedBatches | ShuffledBatches | PartlyLabelledBatches
+    n_labelled, n_unlabelled = len(train), len(split.unlabelled)
+    if not method.from_labels:
+        batches = shuffled_batches(n_labelled, batch_size=settings.batch_size, seed=seed)
+    elif n_unlabelled:
+        batches = partly_labelled_batches(used[:n_labelled], n_unlabelled, **sizes, seed=seed)
+        marks = np.full((n_unlabelled, *used.shape[1:]), -1)
+        used = np.concatenate([used[:n_labelled], marks, used[n_labelled:]])
+        train = np.concatenate([train, split.unlabelled])
+    else:
+        batches = batches_by_labels(used[:n_labelled], **sizes, seed=seed)
+    return TrainingPlan(loss, used, train, held_out, batches, n_labelled)
 
 
 def single_losses(loss: nn.Module) -> list[nn.Module]:
@@ -248,7 +328,7 @@ def run_identity(
     method: Method, n_bits: int, settings: TrainingSettings, seed: int
 ) -> dict[str, Any]:
     """Return all that a run depends on besides its data and initial weights, by name."""
-    identity = settings_identity(settings) | method.identity() | {"bits": n_bits, "seed": seed}
+    identity = settings.identity() | method.identity() | {"bits": n_bits, "seed": seed}
     # Left out otherwise, to resume runs of earlier versions.
     return identity | {"nested": nested_weights(method, n_bits)} if method.nested else identity
 

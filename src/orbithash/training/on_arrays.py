@@ -86,9 +86,9 @@ def train_on_arrays(
             codes = pack(binarize(embed(network, inputs).numpy()))
             return evaluate_codes(
                 codes[n_train:],
-                codes[:n_train],
+                codes[: plan.n_labelled],
                 plan.held_out_labels,
-                plan.train_labels,
+                plan.train_labels[: plan.n_labelled],
                 n_bits=n_bits,
             ).map
 
@@ -116,8 +116,9 @@ def fit_hasher(data: LabelledFeatures, method: Method, n_bits: int, *, seed: int
     """Fit a hasher to all training rows."""
     rows = data.split.train
     hasher = method.hasher(n_bits=n_bits, seed=seed)
+    labels = data.labels[rows] if method.from_labels else None
     try:
-        hasher.fit(data.features[rows].reshape(len(rows), -1), data.labels[rows])
+        hasher.fit(data.features[rows].reshape(len(rows), -1), labels)
     except InputError:
         raise
     except ValueError as error:  # from scikit-learn or numpy
@@ -172,7 +173,8 @@ def initial_network(
     if init is not None:
         copy_head(init, head)
     elif isinstance(head, ClassCodeHead):
-        fit_class_codes(head, inputs, plan.train_labels, seed=seed)
+        labelled = slice(plan.n_labelled)
+        fit_class_codes(head, inputs[labelled], plan.labels[labelled], seed=seed)
     else:
         # Without a hidden layer this is the head of Chen et al., 2018, with torch's initial scale.
         head.fit_start(inputs, spread=settings.hidden > 0)
@@ -185,11 +187,6 @@ def empty_head(
     """Return a head of the kind that the settings name, before it is fitted to the features."""
     if settings.head == "layers":
         return FeatureHead(n_features, n_bits, hidden=settings.hidden, dropout=settings.dropout)
-    if plan.labels.ndim == 2:
-        raise InputError(
-            "class codes are for images with one label, and these have several; train with "
-            "--head layers"
-        )
     return ClassCodeHead(n_features, n_bits, int(plan.labels.max()) + 1)
 
 

@@ -159,7 +159,7 @@ def predict_seconds(
     seed: int,
 ) -> tuple[float, float]:
     """Predict the time to compute the features, and to train the head, from short trials."""
-    n_images = len(images.split.validation) + len(images.split.train) * (1 + n_views)
+    n_images = len(images.split.validation) + len(images.split.learned) * (1 + n_views)
     by_onnx = choose_runtime(backbone, n_images=n_images) == "onnxruntime"
     per_image = seconds_per_image(images, backbone)
     features = n_images * per_image / (2 if by_onnx else 1) + EXPORT_SECONDS * by_onnx

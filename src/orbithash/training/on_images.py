@@ -108,7 +108,7 @@ def train_on_images(
             n_workers=choices[0],
             unreadable=hooks.unreadable,
         )
-        database = sample_positions(len(plan.train), VALIDATION_DATABASE, seed=seed)
+        database = sample_positions(plan.n_labelled, VALIDATION_DATABASE, seed=seed)
         validation = Validation(
             images,
             query_rows=plan.held_out,

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from orbithash.data import ImageFiles, ImageSource, training_rows
-from orbithash.encoders import Encoder, Epoch
+from orbithash.encoders import Encoder, Epoch, load_run
 from orbithash.encoders.runs.run_folder import (
     CHECKPOINT,
     CONTENTS,
@@ -20,16 +20,18 @@ from orbithash.encoders.runs.run_folder import (
     UNFINISHED,
     UNREADABLE,
     epoch_logger,
+    is_finished,
     keep_trained_before,
     write_run,
     write_split,
 )
 from orbithash.errors import InputError
 from orbithash.files import partial_folder, resumable_folder
-from orbithash.training.checkpoint import Checkpoints
+from orbithash.training.checkpoint import Checkpoints, read_header
 from orbithash.training.hooks import Hooks, UnreadableLog, call_all, tensorboard_writer
 from orbithash.training.machine.distributed import Processes, joined_processes
 from orbithash.training.machine.environment import Signals, interruption
+from orbithash.training.settings import LATER_SETTINGS
 from orbithash.training.time_left import TimeLeft, training_bar
 
 
@@ -175,6 +177,37 @@ def shared_folder(out: Path, processes: Processes, resume: bool, force: bool) ->
         if (message := processes.gather_objects(message)[0]) is not None:
             raise InputError(message)
         yield partial_folder(out.absolute())
+
+
+def check_begun(out: Path | None) -> None:
+    """Raise unless there is a run to finish, with at least one saved state."""
+    if out is None or not (partial_folder(out).exists() or is_finished(out)):
+        raise InputError(f"there is no unfinished run {out or ''}; leave --finish out to start one")
+    checkpoint = partial_folder(out) / CHECKPOINT
+    begun = checkpoint.exists() and read_header(checkpoint)["values"]["history"]
+    if not is_finished(out) and not begun:
+        raise InputError(
+            "there is no epoch to keep yet; continue the run with --resume instead of --finish"
+        )
+
+
+def finished_run(out: Path, expected: Mapping[str, Any], changes: Mapping[str, Any]) -> Encoder:
+    """Load a finished run; raise if it was trained otherwise than is asked for now."""
+    encoder = load_run(out)
+    if encoder.training is None:
+        return encoder
+    record = encoder.training.record
+    found = {name: getattr(record, name) for name in expected} | LATER_SETTINGS
+    found |= record.settings
+    found["nested"] = ",".join(map(str, record.prefixes())) or "none"
+    found["held_out_classes"] = ",".join(record.held_out_classes)
+    for name, wanted in {**expected, **changes}.items():
+        if wanted is not None and found.get(name, wanted) != wanted:
+            raise InputError(
+                f"{out} is a finished run with {name}={found[name] or 'none'}, but here it is "
+                f"{wanted or 'none'}; give --out another name, or add --force to replace it"
+            )
+    return encoder
 
 
 def check_tensorboard(tensorboard: str | Path | None, out: Path | None) -> None:

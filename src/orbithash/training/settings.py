@@ -42,6 +42,7 @@ class TrainingSettings:
     hidden: int = 1024  # of layers: units of the first; 0: a linear head, as in the paper
     dropout: float = 0.3  # of the hidden units
     memory: int = 0  # size of the memory bank that lengthens the ranking lists
+    look: float = 0.0  # weight of the term by the look of images, beside any loss; 0: none
 
     warmup: float = 0.0  # epochs in which the rate grows from 0; may be a fraction
     clip: float = 0.0  # largest norm of the gradient; 0: no limit
@@ -68,7 +69,7 @@ class TrainingSettings:
                 raise InputError(
                     f"{name}={getattr(self, name)}; give a number with 0 <= number < 1"
                 )
-        for name in ("warmup", "clip", "new_layer_rate", "bias_rate"):
+        for name in ("warmup", "clip", "new_layer_rate", "bias_rate", "look"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise InputError(f"{name}={getattr(self, name)}; give a number >= 0")
         if self.precision not in ("float32", "bfloat16"):
@@ -81,6 +82,17 @@ class TrainingSettings:
                 "choose adam or sgd, and cosine or steps"
             )
 
+    def identity(self) -> dict[str, Any]:
+        """Return the settings by name, those of later versions only if they are set.
+
+        So runs of earlier versions keep their identity.
+        """
+        return {
+            name: value
+            for name, value in asdict(self).items()
+            if name not in LATER_SETTINGS or value != LATER_SETTINGS[name]
+        }
+
     def scaled_to_batch_size(self, n_images: int) -> "TrainingSettings":
         """Return settings with the learning rate for batches of another size.
 
@@ -92,15 +104,7 @@ class TrainingSettings:
         return replace(self, batch_size=n_images, learning_rate=self.learning_rate * factor)
 
 
-def settings_identity(settings: TrainingSettings) -> dict[str, Any]:
-    """Return the settings that determine a run, by name.
-
-    Settings of later versions are left out at their defaults, so that earlier runs are found.
-    """
-    identity = asdict(settings)
-    if settings.head == "layers":
-        del identity["head"]
-    return identity
+LATER_SETTINGS = {"look": 0.0, "head": "layers"}  # new settings, with the values before
 
 
 def check_at_least(least: int, **numbers: int) -> None:

@@ -130,11 +130,6 @@ def plan_tuning(
     if old:
         tune = "whole"
     tune = choose_tune(tune, name, pretrained=pretrained, preset=preset, init=init)
-    if method.takes_teacher and not pretrained:
-        raise InputError(
-            f"{method.name} learns from the backbone's features, and {name} has no trained "
-            "weights; give another backbone, or weights, or a loss by labels alone"
-        )
     if n_views is not None and not method.is_loss:
         logger.warning("%s is fitted to one view of each image; views are not used", method.name)
     plan = Tuning(
@@ -152,13 +147,21 @@ def plan_tuning(
             f"{method.name} is fitted to features and cannot train a network; use --tune head"
         )
     whole = resolve_settings(preset, settings, changes, on_images=True, init=init)
+    if method.needs_teacher(whole) and not pretrained:
+        raise InputError(
+            f"{'--look' if whole.look else method.name} learns from the backbone's features, and "
+            f"{name} has no trained weights; give another backbone, or weights, or learn from "
+            "labels alone"
+        )
     if isinstance(settings, TrainingSettings) or preset != "default":
         return replace(plan, whole_settings=whole)
     if old or init is not None or not pretrained:
         return replace(plan, whole_settings=whole)
-    # The head has the same shape in both stages; other changes are meant for the whole network.
+    # The head has the same shape and terms in both stages; other changes are meant for the whole
+    # network.
     given = {**settings, **{key: value for key, value in changes.items() if value is not None}}
-    shape = {key: value for key, value in given.items() if key in {"head", "hidden", "dropout"}}
+    kept = {"head", "hidden", "dropout", "look"}
+    shape = {key: value for key, value in given.items() if key in kept}
     head = resolve_settings("default", {}, shape, on_images=False)
     whole = replace(whole, head=head.head, hidden=head.hidden, dropout=head.dropout)
     return replace(plan, head_settings=head, whole_settings=whole)
@@ -231,7 +234,7 @@ def train_by_tuning(
     assert tuning.whole_settings is not None
     settings = tuning.whole_settings
     teacher = None
-    if method.takes_teacher:
+    if method.needs_teacher(settings):
         # The head's features, if they were kept; of other views, none are needed.
         n_views = tuning.n_views if head_first and cache else 0
         hooks = session.hooks(FEATURES_STAGE, 0, last_stage=False)
@@ -247,7 +250,7 @@ def train_by_tuning(
             session.announce("Resuming the training of the whole network.")
             return
         parts = f", batches of {cost.batch_size} in parts of {cost.part_size}"
-        numbers = described(images, settings, seed=seed)
+        numbers = described(images, method, settings, seed=seed)
         session.announce(
             f"{numbers}. Training the whole network: about {about(epoch_seconds)} per "
             f"epoch, {about(total)} for {settings.epochs} epochs; memory about "
@@ -301,7 +304,7 @@ def announce_head(
     of_features, of_head = predict_seconds(
         images, backbone, method, n_bits, settings, n_views=tuning.n_views, seed=seed
     )
-    n_images = len(images.split.validation) + len(images.split.train) * (1 + tuning.n_views)
+    n_images = len(images.split.validation) + len(images.split.learned) * (1 + tuning.n_views)
     session.left.add(FEATURES_STAGE, n_images, of_features, unit="images")
     if method.is_loss:
         session.left.add("head", settings.epochs, of_head, unit="epochs")
@@ -309,7 +312,7 @@ def announce_head(
     if session.resumed:
         session.announce(f"Resuming the training of {what} on the backbone's features.")
         return
-    numbers = described(images, settings, seed=seed)
+    numbers = described(images, method, settings, seed=seed)
     views = f"{1 + tuning.n_views} views of each" if tuning.n_views else "each image"
     then = " first; the whole network follows" if tuning.whole_settings is not None else ""
     session.announce(
@@ -333,18 +336,24 @@ def announce_features(
     seconds = predict_head_seconds(
         data, data.features.shape[1], method, n_bits, settings, seed=seed
     )
-    numbers = described(data, settings, seed=seed)
+    numbers = described(data, method, settings, seed=seed)
     session.left.add(method.name, settings.epochs, seconds, unit="epochs")
     session.announce(f"{numbers}. Training a head on the features: about {about(seconds)}.")
 
 
 def described(
-    data: ImageSource | LabelledFeatures, settings: TrainingSettings, *, seed: int
+    data: ImageSource | LabelledFeatures,
+    method: Method,
+    settings: TrainingSettings,
+    *,
+    seed: int,
 ) -> str:
     """Return the numbers of images and classes in words."""
     split, labels = data.split, data.labels
     train, held_out = training_rows(labels, split, settings.validation, seed=seed)
     numbers = {"for training": train, "held out": held_out, "queries": split.query}
+    numbers |= {"without labels": split.unlabelled}
     parts = [f"{len(rows):,} {what}" for what, rows in numbers.items() if len(rows)]
     n_classes = labels.shape[1] if labels.ndim == 2 else len(np.unique(labels))
-    return f"{len(data):,} images, {n_classes:,} classes: {', '.join(parts)}"
+    classes = f"{n_classes:,} classes" if method.from_labels else "without labels"
+    return f"{len(data):,} images, {classes}: {', '.join(parts)}"

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from orbithash.errors import InputError
-from orbithash.experiments.tables.plan import plan_runs, row_stages, unique_runs
+from orbithash.experiments.tables.plan import describe_stage, plan_runs, row_stages, unique_runs
 from orbithash.experiments.tables.spec import RowSpec, read_rows, read_table
 from orbithash.hashers import HASHERS, IterativeQuantization
 from orbithash.training import PRESETS
@@ -97,6 +97,22 @@ def test_half_of_the_classes_is_held_out_in_two_ways(source):
 def test_runs_that_hold_out_nothing_keep_the_identity_they_had(source):
     for run in quick_runs(source, "main"):
         assert set(run.identity()) == {"recipe", "data", "n_bits", "seed", "stages"}
+
+
+def test_runs_without_later_settings_are_where_they_were(source):
+    """Finished runs of earlier versions are found again."""
+    runs = quick_runs(replace(source, digest="0"), "main")
+    folders = {run.row: run.folder().name for run in runs}
+    assert folders["order-aware"] == "seed-0-b62e75d2"
+    assert folders["order-aware-paper"] == "seed-0-605740eb"
+
+
+def test_a_row_may_weigh_the_look():
+    row = RowSpec("look", "Look", method="order-aware", settings={"look": 0.3})
+    (stage,) = row_stages(row, 8, epochs=None)
+    assert describe_stage(stage)["settings"]["look"] == 0.3
+    with pytest.raises(InputError, match="look=-1; give a number"):
+        row_stages(replace(row, settings={"look": -1}), 8, epochs=None)
 
 
 def test_features_are_scored_once_for_all_lengths(source):

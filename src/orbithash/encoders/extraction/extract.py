@@ -115,7 +115,7 @@ def training_features(
     They equal those that `extract_features` writes for the same images and runtime. Finished parts
     are kept in the folder, so that a stopped run resumes from there. Queries are not read.
     """
-    rows = np.union1d(images.split.train, images.split.validation)
+    rows = np.union1d(images.split.learned, images.split.validation)
     views = list_views(images, rows.tolist(), n_views=n_views)
     runtime = runtime or choose_runtime(backbone, n_images=len(views))
     fingerprint = feature_fingerprint(images, backbone, runtime=runtime, n_views=n_views)
@@ -225,7 +225,7 @@ def labelled_features(
         )
     new_row = np.full(len(images), -1)
     new_row[present] = np.arange(len(present))
-    names = ["train", "validation"]
+    names = ["train", "validation", "unlabelled"]
     if n_first == len(images):  # else only what trains was read
         names += ["query", "database"]
     parts = {name: new_row[getattr(images.split, name)] for name in names}
@@ -286,7 +286,7 @@ def batch_sizes(n_images: int, batch_size: int) -> list[int]:
 
 def list_views(images: ImageSource, rows: Iterable[int], *, n_views: int) -> list[ImageView]:
     """List the encoded view of these rows, then `n_views` further views of those that train."""
-    train = images.split.train.tolist()
+    train = images.split.learned.tolist()
     further = [ImageView(row, number) for number in range(1, n_views + 1) for row in train]
     return [ImageView(row, 0) for row in rows] + further
 

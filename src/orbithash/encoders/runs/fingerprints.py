@@ -73,7 +73,7 @@ def features_digest(data: LabelledFeatures) -> str:
 def split_rows(split: Split) -> list[Shaped[np.ndarray, " _"]]:
     rows = [split.train, split.query, split.database]
     # Left out when empty, which keeps the digests of earlier versions.
-    return [*rows, split.validation] if len(split.validation) else rows
+    return rows + [part for part in (split.validation, split.unlabelled) if len(part)]
 
 
 def arrays_digest(*arrays: Shaped[np.ndarray, "..."]) -> str:

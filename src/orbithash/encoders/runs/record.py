@@ -30,6 +30,8 @@ class RunRecord:
     data_digest: str | None = None  # of the images or features with labels and split
     features_by: str | None = None  # digest of the weights that extracted the features, if known
     held_out_classes: tuple[str, ...] = ()  # whose images did not train
+    unlabelled: str | None = None  # the source of images that trained without labels
+    labels: str = "source"  # or "none": the run learned without labels
 
     def prefixes(self) -> tuple[int, ...]:
         """Return the lengths below `n_bits` of nested codes."""

@@ -150,7 +150,7 @@ def trained_queries(run: Path, images: ImageFiles) -> list[str]:
     """
     trained = read_trained_before(run)
     if (run / SPLIT).exists():
-        kept = image_table(run / SPLIT)
+        kept = image_table(run / SPLIT, labelled=False)
         trained.update(locations(kept, kept.split.train))
     elif (run / RECORD).exists():
         trained |= trained_by_features(read_record(run), images)
@@ -198,7 +198,7 @@ def files_that_trained(init: Path, images: ImageFiles) -> set[Path]:
     trained = read_trained_before(init)
     record = read_record(init) if (init / RECORD).exists() else None
     if (init / SPLIT).exists():
-        kept = image_table(init / SPLIT)
+        kept = image_table(init / SPLIT, labelled=False)
         trained.update(locations(kept, fitted_rows(kept, kept.split, record)))
     return trained | trained_by_features(record, images)
 

@@ -17,7 +17,6 @@ from orbithash.losses import LOSSES
 from orbithash.losses.nested import length_weights
 from orbithash.training import IMAGE_PRESETS, PRESETS, TrainingSettings
 from orbithash.training.methods import as_method
-from orbithash.training.settings import settings_identity
 
 # Part of a run's identity. Increment when the same settings train or score differently than
 # before, so that a table never mixes old and new runs.
@@ -190,7 +189,7 @@ def describe_stage(stage: Stage) -> dict[str, Any]:
     description: dict[str, Any] = {
         "method": stage.method,
         "options": {**defaults, **stage.options},
-        "settings": settings_identity(stage.settings) if stage.settings else None,
+        "settings": stage.settings.identity() if stage.settings else None,
     }
     if stage.method in METHOD_RECIPES:
         description["recipe"] = METHOD_RECIPES[stage.method]
