@@ -2,13 +2,13 @@
 
 import torch
 from jaxtyping import Float, Int16
-from torch import Tensor, nn
+from torch import Tensor
 
 from orbithash.errors import InputError
-from orbithash.losses.listwise import cosines, is_ranked, loss_of_lists, soft_histogram
+from orbithash.losses.listwise import ListwiseLoss, cosines, is_ranked, soft_histogram
 
 
-class FastAveragePrecisionLoss(nn.Module):
+class FastAveragePrecisionLoss(ListwiseLoss):
     """1 − the mean of FastAP, the area under the precision-recall curve of binned distances.
 
     Squared distances of b = 2h − 1, normalised to length 1, are in [0, 4]. They are divided among
@@ -25,17 +25,7 @@ class FastAveragePrecisionLoss(nn.Module):
             raise InputError(f"n_bins={n_bins}; give a number of bins, at least 1")
         self.n_bins = n_bins
 
-    def forward(
-        self,
-        embeddings: Tensor,
-        labels: Tensor,
-        ref_emb: Tensor | None = None,
-        ref_labels: Tensor | None = None,
-    ) -> Float[Tensor, ""]:
-        """Return the loss of a batch; `ref_emb` is a memory of further items of the lists."""
-        return loss_of_lists(self._scores, embeddings, labels, ref_emb, ref_labels)
-
-    def _scores(
+    def scores(
         self,
         anchors: Float[Tensor, "n bits"],
         items: Float[Tensor, "m bits"],

@@ -1,54 +1,65 @@
 """Losses of the form 1 − the mean score of the anchors' rank lists, and soft histograms."""
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int16
-from torch import Tensor
+from torch import Tensor, nn
 
 from orbithash.losses.inputs import check_embeddings, check_labels, check_memory
 from orbithash.losses.pairs import grades_of_lists, squared_distances
 
-# (anchors, bits), (items, bits), grades (anchors, items) → scores (anchors,)
-ListScore = Callable[[Tensor, Tensor, Tensor], Tensor]
 
+class ListwiseLoss(nn.Module, ABC):
+    """1 − the mean score of the anchors that have related items; 0 if there are none.
 
-def loss_of_lists(
-    score: ListScore,
-    embeddings: Tensor,
-    labels: Tensor,
-    ref_emb: Tensor | None,
-    ref_labels: Tensor | None,
-    *,
-    graded: bool = False,
-) -> Float[Tensor, ""]:
-    """Return 1 − the mean score of the anchors that have related items; 0 if there are none.
-
-    The anchors are the batch; each has a list of all items of batch and memory but itself. `score`
-    gets only lists in which the order matters: the others score 1, and have no gradient. Grades are
-    1 and 0, related or not; with `graded`, the numbers of labels in common. Items that are not in
-    an anchor's list have the grade `NOT_RANKED`.
+    The anchors are the batch; each has a list of all items of batch and memory but itself.
     """
-    check_embeddings(embeddings)
-    check_labels(labels, len(embeddings))
-    labels = labels.to(embeddings.device)
-    if ref_emb is not None or ref_labels is not None:
-        ref_emb, ref_labels = check_memory(embeddings, labels, ref_emb, ref_labels)
-    # In float32 at least, autocast or not: differences of close distances decide the order.
-    dtype = torch.float64 if embeddings.dtype == torch.float64 else torch.float32
-    with torch.autocast(embeddings.device.type, enabled=False):
-        embeddings = embeddings.to(dtype)
-        if not len(embeddings):
-            return embeddings.sum()
-        memory = None if ref_emb is None else ref_emb.to(dtype)
-        items = embeddings if memory is None else torch.cat([embeddings, memory])
-        grades = grades_of_lists(embeddings, labels, memory, ref_labels)
-        if not graded:
-            grades = grades.clamp(max=1)
-        highest = grades.amax(dim=1, keepdim=True)
-        ordered = ((grades >= 0) & (grades < highest)).any(dim=1)
-        scores = score(embeddings[ordered], items, grades[ordered])
-        return (1 - scores).sum() / (highest > 0).sum().clamp_min(1)
+
+    graded: ClassVar[bool] = False  # whether grades count the labels in common, or are 1 and 0
+
+    @abstractmethod
+    def scores(
+        self,
+        anchors: Float[Tensor, "n bits"],
+        items: Float[Tensor, "m bits"],
+        grades: Int16[Tensor, "n m"],
+    ) -> Float[Tensor, " n"]:
+        """Return the score of each anchor's list, 1 at best.
+
+        Items that are not in an anchor's list have the grade `NOT_RANKED`. Only lists in which the
+        order matters are passed: the others score 1, and have no gradient.
+        """
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        ref_emb: Tensor | None = None,
+        ref_labels: Tensor | None = None,
+    ) -> Float[Tensor, ""]:
+        """Return the loss of a batch; `ref_emb` is a memory of further items of the lists."""
+        check_embeddings(embeddings)
+        check_labels(labels, len(embeddings))
+        labels = labels.to(embeddings.device)
+        if ref_emb is not None or ref_labels is not None:
+            ref_emb, ref_labels = check_memory(embeddings, labels, ref_emb, ref_labels)
+        # In float32 at least, autocast or not: differences of close distances decide the order.
+        dtype = torch.float64 if embeddings.dtype == torch.float64 else torch.float32
+        with torch.autocast(embeddings.device.type, enabled=False):
+            embeddings = embeddings.to(dtype)
+            if not len(embeddings):
+                return embeddings.sum()
+            memory = None if ref_emb is None else ref_emb.to(dtype)
+            items = embeddings if memory is None else torch.cat([embeddings, memory])
+            grades = grades_of_lists(embeddings, labels, memory, ref_labels)
+            if not self.graded:
+                grades = grades.clamp(max=1)
+            highest = grades.amax(dim=1, keepdim=True)
+            ordered = ((grades >= 0) & (grades < highest)).any(dim=1)
+            scores = self.scores(embeddings[ordered], items, grades[ordered])
+            return (1 - scores).sum() / (highest > 0).sum().clamp_min(1)
 
 
 def soft_histogram(

@@ -4,16 +4,16 @@ from typing import Any
 
 import torch
 from jaxtyping import Float, Int16
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from orbithash.errors import InputError
-from orbithash.losses.listwise import cosines, loss_of_lists
+from orbithash.losses.listwise import ListwiseLoss, cosines
 
 CHUNK = 2**21  # number of comparisons in memory at once; several tensors have this size
 
 
-class SmoothAveragePrecisionLoss(nn.Module):
+class SmoothAveragePrecisionLoss(ListwiseLoss):
     """1 − the mean of AP, where item j precedes item i by sigmoid((sⱼ − sᵢ)/temperature).
 
     The similarity s of an item is its cosine to the anchor, both as 2h − 1. The smooth rank of a
@@ -35,17 +35,7 @@ class SmoothAveragePrecisionLoss(nn.Module):
             )
         self.temperature = temperature
 
-    def forward(
-        self,
-        embeddings: Tensor,
-        labels: Tensor,
-        ref_emb: Tensor | None = None,
-        ref_labels: Tensor | None = None,
-    ) -> Float[Tensor, ""]:
-        """Return the loss of a batch; `ref_emb` is a memory of further items of the lists."""
-        return loss_of_lists(self._scores, embeddings, labels, ref_emb, ref_labels)
-
-    def _scores(
+    def scores(
         self,
         anchors: Float[Tensor, "n bits"],
         items: Float[Tensor, "m bits"],

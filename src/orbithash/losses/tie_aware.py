@@ -9,15 +9,15 @@ distance. At embeddings of 0 and 1, the losses are 1 − the expected scores of 
 
 import torch
 from jaxtyping import Float, Int16
-from torch import Tensor, nn
+from torch import Tensor
 
-from orbithash.losses.listwise import is_ranked, loss_of_lists, soft_histogram
+from orbithash.losses.listwise import ListwiseLoss, is_ranked, soft_histogram
 from orbithash.losses.pairs import squared_distances
 
 EXACT_TERMS = 16  # of a harmonic sum, before an asymptotic series takes over
 
 
-class TieAwareAveragePrecisionLoss(nn.Module):
+class TieAwareAveragePrecisionLoss(ListwiseLoss):
     """1 − the mean of tie-aware AP: the mean AP over all orders of the ties.
 
     With N items (N⁺ related) nearer than a distance at which there are n (n⁺), AP is the sum of
@@ -33,18 +33,16 @@ class TieAwareAveragePrecisionLoss(nn.Module):
     He, Cakir, Bargal and Sclaroff, "Hashing as Tie-Aware Learning to Rank", CVPR 2018.
     """
 
-    def forward(
+    def scores(
         self,
-        embeddings: Tensor,
-        labels: Tensor,
-        ref_emb: Tensor | None = None,
-        ref_labels: Tensor | None = None,
-    ) -> Float[Tensor, ""]:
-        """Return the loss of a batch; `ref_emb` is a memory of further items of the lists."""
-        return loss_of_lists(soft_average_precision, embeddings, labels, ref_emb, ref_labels)
+        anchors: Float[Tensor, "n bits"],
+        items: Float[Tensor, "m bits"],
+        grades: Int16[Tensor, "n m"],
+    ) -> Float[Tensor, " n"]:
+        return soft_average_precision(anchors, items, grades)
 
 
-class TieAwareNDCGLoss(nn.Module):
+class TieAwareNDCGLoss(ListwiseLoss):
     """1 − the mean of tie-aware NDCG: the mean NDCG over all orders of the ties.
 
     The gain of an item is 2^g − 1 for g labels in common, and the discount of rank t is
@@ -55,15 +53,15 @@ class TieAwareNDCGLoss(nn.Module):
     He, Cakir, Bargal and Sclaroff, "Hashing as Tie-Aware Learning to Rank", CVPR 2018.
     """
 
-    def forward(
+    graded = True
+
+    def scores(
         self,
-        embeddings: Tensor,
-        labels: Tensor,
-        ref_emb: Tensor | None = None,
-        ref_labels: Tensor | None = None,
-    ) -> Float[Tensor, ""]:
-        """Return the loss of a batch; `ref_emb` is a memory of further items of the lists."""
-        return loss_of_lists(soft_ndcg, embeddings, labels, ref_emb, ref_labels, graded=True)
+        anchors: Float[Tensor, "n bits"],
+        items: Float[Tensor, "m bits"],
+        grades: Int16[Tensor, "n m"],
+    ) -> Float[Tensor, " n"]:
+        return soft_ndcg(anchors, items, grades)
 
 
 def soft_average_precision(
