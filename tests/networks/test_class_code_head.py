@@ -1,13 +1,18 @@
 """The head with class codes: its formula, its start, and what it is for."""
 
+import itertools
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 
 import orbithash
+from orbithash.data import LabelledFeatures, Split, Views
 from orbithash.errors import InputError
 from orbithash.networks import ClassCodeHead, power_normalized
+from orbithash.networks.class_code_head import left_out_cosines, resemblance, sharpness_of
 
 
 def clouds(n_per_class=24, n_classes=6, d=20, seed=0):
@@ -24,34 +29,77 @@ def encoder():
 
 def test_logits_are_the_linear_code_plus_the_expected_class_code():
     torch.manual_seed(0)
-    head = ClassCodeHead(5, 8, 3).eval()
-    for parameter in head.parameters():
-        torch.nn.init.normal_(parameter)
+    head = ClassCodeHead(5, 8, 3).train()
+    torch.nn.init.normal_(head.class_codes)
+    head.prototypes.copy_(functional.normalize(torch.randn(3, 5), dim=1))
+    head.sharpness.fill_(9)
     features = torch.randn(4, 5)
-    for row, got in zip(features, head.logits(features), strict=True):
+
+    def by_hand(row, sharpness, factor):
         x = row.sign() * row.abs().sqrt()
         x = x / x.norm() - head.center
         scores = [
-            head.sharpness
-            * (functional.cosine_similarity(head.whitening @ x, prototype, dim=0) - head.threshold)
+            sharpness * (functional.cosine_similarity(head.whitening @ x, prototype, dim=0) - 0.1)
             for prototype in head.prototypes
         ]
         total = 1 + sum(score.exp() for score in scores)
-        expected = head.hash_layer(x)
+        logits = head.hash_layer(x)
         for score, code in zip(scores, head.class_codes, strict=True):
-            expected = expected + score.exp() / total * code
-        torch.testing.assert_close(got, expected)
+            logits = logits + factor * score.exp() / total * code
+        return logits
+
+    expected = torch.stack([by_hand(row, 9, 1) for row in features])
+    torch.testing.assert_close(head.logits(features), expected)
+    # New images resemble their class less than those that trained: both numbers make up for it.
+    expected = torch.stack([by_hand(row, 9 * 1.25, 1.5) for row in features])
+    torch.testing.assert_close(head.eval().logits(features), expected)
 
 
-def test_about_a_third_of_the_training_steps_leave_the_class_codes_out():
-    head = ClassCodeHead(5, 8, 3).train()
-    torch.nn.init.ones_(head.class_codes)
-    torch.nn.init.ones_(head.prototypes)
-    features = torch.ones(1, 5)
-    linear = head.hash_layer(head.normalized(features))
-    left_out = sum(torch.equal(head.logits(features), linear) for _ in range(100))
-    assert 25 <= left_out <= 35
-    assert not torch.equal(head.eval().logits(features), linear)
+def test_training_changes_the_codes_and_not_what_an_image_resembles():
+    data = clouds()
+    heads = [
+        orbithash.train(data, bits=16, head="class-codes", epochs=n).network.state_dict()
+        for n in (1, 3)
+    ]
+    changed = {name for name in heads[0] if not torch.equal(heads[0][name], heads[1][name])}
+    assert changed == {"hash_layer.weight", "hash_layer.bias", "class_codes"}
+
+
+def test_an_image_is_compared_with_its_class_without_itself():
+    directions = functional.normalize(torch.randn(5, 3, dtype=torch.float64), dim=1)
+    labels = torch.tensor([0, 0, 1, 1, 1])
+    cosines = left_out_cosines(directions, labels, 2)
+    for i, j in itertools.product(range(5), range(2)):
+        others = [k for k in range(5) if labels[k] == j and k != i]
+        mean = functional.normalize(directions[others].sum(dim=0), dim=0)
+        torch.testing.assert_close(cosines[i, j], directions[i] @ mean)
+
+
+def test_the_sharpness_gives_the_wanted_mean_resemblance():
+    torch.manual_seed(0)
+    cosines = 2 * torch.rand(50, 7) - 1
+    found = resemblance(cosines, sharpness_of(cosines))
+    assert found.amax(dim=1).mean() == pytest.approx(0.7, abs=1e-3)
+    assert found.sum(dim=1).max() < 1
+
+
+def test_further_views_take_part_in_the_start():
+    features, labels = clouds()
+    rng = np.random.default_rng(1)
+    split = Split(train=np.arange(len(labels)))
+    views = Views(
+        features[::2] + rng.normal(size=(72, 20)).astype(np.float32), np.arange(0, 144, 2)
+    )
+    data = LabelledFeatures(features, labels, split)
+    plain, with_views = (
+        orbithash.train(each, bits=16, head="class-codes", epochs=1).network
+        for each in (data, replace(data, views=views))
+    )
+    assert not torch.allclose(plain.prototypes, with_views.prototypes, atol=1e-3)
+    mean = power_normalized(torch.from_numpy(np.concatenate([features, views.features]))).mean(
+        dim=0
+    )
+    torch.testing.assert_close(with_views.center, mean, atol=1e-5, rtol=0)
 
 
 def test_the_first_bits_of_a_head_are_a_head_of_their_own():

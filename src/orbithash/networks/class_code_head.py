@@ -8,14 +8,14 @@ the other path adds the code of a known class, as far as the image resembles it.
 import copy
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
-INITIAL_SHARPNESS = 25.0  # factor of cosines before the softmax
-INITIAL_THRESHOLD = 0.1  # cosine from which on an image rather belongs to a class than to none
-LINEAR_SHARE = 0.3  # of the training steps, in which class codes are left out
-GOLDEN_RATIO = (5**0.5 - 1) / 2
+THRESHOLD = 0.1  # cosine from which on an image rather belongs to a class than to none
+CONFIDENCE = 0.7  # mean resemblance to its nearest class of an image that its prototype left out
+# New images resemble their class less than images that trained, for which the codes were learned.
+SHARPNESS_FACTOR, CODE_FACTOR = 1.25, 1.5
 
 
 class ClassCodeHead(nn.Module):
@@ -28,29 +28,26 @@ class ClassCodeHead(nn.Module):
                          classes, and of 0 for none of them
         class code       Σ p(class) · code(class)
 
-    W whitens by the scatter within the classes. In a share of the training steps the class codes
-    are left out, so that the linear path is a good code on its own: that of images which resemble
-    no class. These steps are spread evenly and the same in every process.
-
-    `fit_start` sets all weights from training features; training continues from there.
+    W whitens by the scatter within the classes. `fit_start` sets all of it from training features.
+    The linear code and the class codes are then trained; the resemblance stays as it is, because
+    training it on a few images per class makes it wrong for new ones. After training, class codes
+    count 1.5 times, and the sharpness is higher: both make up for what new images lack.
     """
 
     center: Tensor
     whitening: Tensor
-    step: Tensor
+    prototypes: Tensor
+    sharpness: Tensor
 
     def __init__(self, n_features: int, n_bits: int, n_classes: int) -> None:
         super().__init__()
         self.n_features, self.n_bits, self.n_classes = n_features, n_bits, n_classes
         self.register_buffer("center", torch.zeros(n_features))
         self.register_buffer("whitening", torch.eye(n_features))
-        self.register_buffer("step", torch.zeros((), dtype=torch.int64))  # of training
-        self.linear_share = LINEAR_SHARE
+        self.register_buffer("prototypes", torch.zeros(n_classes, n_features))
+        self.register_buffer("sharpness", torch.ones(()))
         self.hash_layer = nn.Linear(n_features, n_bits)
-        self.prototypes = nn.Parameter(torch.zeros(n_classes, n_features))
         self.class_codes = nn.Parameter(torch.zeros(n_classes, n_bits))
-        self.sharpness = nn.Parameter(torch.tensor(INITIAL_SHARPNESS))
-        self.threshold = nn.Parameter(torch.tensor(INITIAL_THRESHOLD))
 
     def forward(
         self, features: Float[Tensor, "n {self.n_features}"]
@@ -63,29 +60,21 @@ class ClassCodeHead(nn.Module):
         """Return the values before the sigmoid."""
         x = self.normalized(features)
         linear: Tensor = self.hash_layer(x)
-        by_class = self.resemblance(x) @ self.class_codes
-        # Times 0, not left out: every parameter has a gradient, as several processes need it.
-        return linear + (0.0 if self.training and self.is_linear_step() else 1.0) * by_class
-
-    def is_linear_step(self) -> bool:
-        """Count a training step; return whether it leaves the class codes out."""
-        self.step += 1
-        return int(self.step) * GOLDEN_RATIO % 1 < self.linear_share
+        sharpness, factor = self.sharpness, 1.0
+        if not self.training:
+            sharpness, factor = SHARPNESS_FACTOR * sharpness, CODE_FACTOR
+        cosines = self.directions(x) @ self.prototypes.T
+        return linear + factor * (resemblance(cosines, sharpness) @ self.class_codes)
 
     def normalized(
         self, features: Float[Tensor, "n {self.n_features}"]
     ) -> Float[Tensor, "n {self.n_features}"]:
         return power_normalized(features) - self.center
 
-    def resemblance(
+    def directions(
         self, x: Float[Tensor, "n {self.n_features}"]
-    ) -> Float[Tensor, "n {self.n_classes}"]:
-        """Return how much each image resembles each class; the sum over the classes is below 1."""
-        directions = functional.normalize(x @ self.whitening, dim=1)
-        cosines = directions @ functional.normalize(self.prototypes, dim=1).T
-        scores = self.sharpness * (cosines - self.threshold)
-        no_class = torch.zeros_like(scores[:, :1])
-        return torch.cat([scores, no_class], dim=1).softmax(dim=1)[:, :-1]
+    ) -> Float[Tensor, "n {self.n_features}"]:
+        return functional.normalize(x @ self.whitening, dim=1)
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -107,17 +96,21 @@ class ClassCodeHead(nn.Module):
     def fit_start(
         self,
         features: Float[Tensor, "n {self.n_features}"],
-        members: Float[Tensor, "n {self.n_classes}"],
+        labels: Int64[Tensor, " n"],
         *,
         center: Float[Tensor, " {self.n_features}"],
         whitening: Float[Tensor, "{self.n_features} {self.n_features}"],
         projection: Float[Tensor, "{self.n_features} {self.n_bits}"],
+        n_images: int | None = None,
     ) -> None:
         """Set the weights from training features and a fitted LDA-ITQ.
 
+        The first `n_images` are one view of each image, by default all; others are further views.
+
         The linear code is that of LDA-ITQ, with a standard deviation of 1 in every bit. A class has
         as its prototype the mean direction of its images, and as its code the bits of their mean
-        linear code, as ±1. `members` is 1 where the image belongs to the class.
+        linear code, as ±1. The sharpness is such that images resemble a class by `CONFIDENCE` in
+        the mean, each compared with prototypes that it is no part of.
         """
         self.center.copy_(center)
         self.whitening.copy_(whitening)
@@ -126,10 +119,47 @@ class ClassCodeHead(nn.Module):
         scaled = projection / torch.where(deviations > 0, deviations, 1)
         self.hash_layer.weight.copy_(scaled.T)
         self.hash_layer.bias.zero_()
-        sizes = members.sum(dim=0)[:, None].clamp(1)
-        directions = functional.normalize(x @ whitening, dim=1)
-        self.prototypes.copy_(members.T @ directions / sizes)
-        self.class_codes.copy_((members.T @ (x @ scaled) / sizes).sign())
+        linear_sums = torch.zeros_like(self.class_codes).index_add_(0, labels, x @ scaled)
+        self.class_codes.copy_(linear_sums.sign())
+        directions = self.directions(x)
+        sums = torch.zeros_like(self.prototypes).index_add_(0, labels, directions)
+        self.prototypes.copy_(functional.normalize(sums, dim=1))
+        self.sharpness.fill_(
+            sharpness_of(left_out_cosines(directions[:n_images], labels[:n_images], len(sums)))
+        )
+
+
+def resemblance(
+    cosines: Float[Tensor, "n classes"], sharpness: Float[Tensor, ""] | float
+) -> Float[Tensor, "n classes"]:
+    """Return how much each image resembles each class; the sum over the classes is below 1."""
+    scores = sharpness * (cosines - THRESHOLD)
+    no_class = torch.zeros_like(scores[:, :1])
+    return torch.cat([scores, no_class], dim=1).softmax(dim=1)[:, :-1]
+
+
+def left_out_cosines(
+    directions: Float[Tensor, "n d"], labels: Int64[Tensor, " n"], n_classes: int
+) -> Float[Tensor, "n {n_classes}"]:
+    """Return the cosines to the mean direction of each class, without the image itself."""
+    sums = torch.zeros_like(directions[:1]).repeat(n_classes, 1).index_add_(0, labels, directions)
+    cosines = directions @ functional.normalize(sums, dim=1).T
+    others = functional.normalize(sums[labels] - directions, dim=1)
+    cosines[torch.arange(len(labels)), labels] = (directions * others).sum(dim=1)
+    return cosines
+
+
+def sharpness_of(cosines: Float[Tensor, "n classes"]) -> float:
+    """Return the sharpness at which the highest resemblances have the mean `CONFIDENCE`.
+
+    It is between 1 and 256, found by bisection of its logarithm.
+    """
+    low, high = 0.0, 8.0
+    for _ in range(24):
+        middle = (low + high) / 2
+        confident = resemblance(cosines, 2.0**middle).amax(dim=1).mean() > CONFIDENCE
+        low, high = (low, middle) if confident else (middle, high)
+    return float(2.0**high)
 
 
 def power_normalized(features: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:

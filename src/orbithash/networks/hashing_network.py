@@ -158,8 +158,6 @@ class HashingNetwork(nn.Module):
             self.head = FeatureHead(backbone.n_features, n_bits, hidden=hidden, dropout=dropout)
         else:
             self.head = ClassCodeHead(backbone.n_features, n_bits, n_classes)
-            # A batch may be embedded in parts, which must not differ in this.
-            self.head.linear_share = 0.0
 
     def forward(
         self, images: Float[Tensor, "n channels height width"]

@@ -20,6 +20,7 @@ from orbithash.hashers.discriminant_quantization import (
 from orbithash.losses.teacher import takes_teacher
 from orbithash.metrics.scoring import evaluate_codes
 from orbithash.networks import (
+    MAX_ROWS_TO_FIT,
     ClassCodeHead,
     FeatureHead,
     HashingNetwork,
@@ -75,7 +76,8 @@ def train_on_arrays(
     # The rows that train, then those that are held out.
     inputs = torch.from_numpy(data.features[np.concatenate([plan.train, plan.held_out])])
     with seeded(seed):
-        network = initial_network(inputs[:n_train], n_bits, settings, plan, backbone, init, seed)
+        views = training_views(data, plan.train, inputs[:n_train], seed=seed)
+        network = initial_network(views, n_bits, settings, plan, backbone, init, seed)
         # A checkpoint is restored only into a run of equal identity.
         identity = run_identity(method, n_bits, settings, seed) | {
             "features": digest,
@@ -96,7 +98,7 @@ def train_on_arrays(
             network,
             plan.loss,
             TensorBatches(
-                training_views(data, plan.train, inputs[:n_train], seed=seed),
+                views,
                 torch.from_numpy(plan.train_labels),
                 plan.batches,
                 processes,
@@ -146,7 +148,7 @@ def training_views(
 
 
 def initial_network(
-    inputs: Float32[torch.Tensor, "n *shape"],
+    views: InputViews,
     n_bits: int,
     settings: TrainingSettings,
     plan: TrainingPlan,
@@ -155,6 +157,7 @@ def initial_network(
     seed: int,
 ) -> FeatureHead | ClassCodeHead | HashingNetwork:
     """Return a network that is fitted to the inputs, or with the weights of another run."""
+    inputs = views.inputs
     if backbone is not None:
         if init is not None:
             raise InputError("a backbone on arrays has random initial weights; leave init out")
@@ -173,8 +176,7 @@ def initial_network(
     if init is not None:
         copy_head(init, head)
     elif isinstance(head, ClassCodeHead):
-        labelled = slice(plan.n_labelled)
-        fit_class_codes(head, inputs[labelled], plan.labels[labelled], seed=seed)
+        fit_class_codes(head, *labelled_views(views, plan), n_images=plan.n_labelled, seed=seed)
     else:
         # Without a hidden layer this is the head of Chen et al., 2018, with torch's initial scale.
         head.fit_start(inputs, spread=settings.hidden > 0)
@@ -190,26 +192,44 @@ def empty_head(
     return ClassCodeHead(n_features, n_bits, int(plan.labels.max()) + 1)
 
 
+def labelled_views(
+    views: InputViews, plan: TrainingPlan
+) -> tuple[Float32[torch.Tensor, "m d"], Int64[np.ndarray, " m"]]:
+    """Return the images with labels and their further views, and the label of each.
+
+    The images come first. Of the views of many images, every second or third is enough.
+    """
+    n = plan.n_labelled
+    first_unlabelled = views.first[n] if n < len(views.first) else len(views.further)
+    owners = np.repeat(np.arange(len(views.count)), views.count)[:first_unlabelled]
+    step = -(-len(owners) // max(MAX_ROWS_TO_FIT - n, 1))
+    kept = slice(0, first_unlabelled, max(step, 1)) if n < MAX_ROWS_TO_FIT else slice(0, 0)
+    inputs = torch.cat([views.inputs[:n], views.further[kept].float()])
+    return inputs, plan.labels[np.concatenate([np.arange(n), owners[kept]])]
+
+
 def fit_class_codes(
     head: ClassCodeHead,
     inputs: Float32[torch.Tensor, "n d"],
     labels: Int64[np.ndarray, " n"],
     *,
+    n_images: int,
     seed: int,
 ) -> None:
     """Start the head from LDA-ITQ of the training features, and from the means of the classes."""
     features = power_normalized(inputs).numpy()
     quantization = DiscriminantQuantization(head.n_bits, random_state=seed)
     quantization.fit(features, labels)
-    members = np.eye(head.n_classes, dtype=np.float32)[labels]
-    scatter = within_class_scatter(features - quantization.mean_, members.astype(bool))
+    members = labels[:, None] == np.arange(head.n_classes)
+    scatter = within_class_scatter(features - quantization.mean_, members)
     whitening = whitening_matrix(scatter, quantization.shrinkage)
     head.fit_start(
         inputs,
-        torch.from_numpy(members),
+        torch.from_numpy(labels),
         center=torch.from_numpy(quantization.mean_).float(),
         whitening=torch.from_numpy(whitening).float(),
         projection=torch.from_numpy(quantization.projection_).float(),
+        n_images=n_images,
     )
 
 
