@@ -8,7 +8,6 @@ from orbithash.networks.class_code_head import ClassCodeHead, power_normalized
 from orbithash.networks.efficientnet_lite0 import EfficientNetLite0
 from orbithash.networks.googlenet import GoogLeNet
 from orbithash.networks.hashing_network import (
-    MAX_ROWS_TO_FIT,
     Backbone,
     FeatureHead,
     HashingNetwork,
@@ -21,7 +20,6 @@ from orbithash.networks.transformers_model import TransformersModel, load_transf
 
 __all__ = [
     "BACKBONES",
-    "MAX_ROWS_TO_FIT",
     "Backbone",
     "ClassCodeHead",
     "EfficientNetLite0",

@@ -20,7 +20,6 @@ from orbithash.hashers.discriminant_quantization import (
 from orbithash.losses.teacher import takes_teacher
 from orbithash.metrics.scoring import evaluate_codes
 from orbithash.networks import (
-    MAX_ROWS_TO_FIT,
     ClassCodeHead,
     FeatureHead,
     HashingNetwork,
@@ -44,6 +43,8 @@ from orbithash.training.methods import Method, TrainingPlan, plan_training, run_
 from orbithash.training.optimization import ParameterGroup, make_optimizer
 from orbithash.training.settings import TrainingSettings
 from orbithash.training.state import BestEpoch, Memory, TrainingState
+
+MAX_START_ROWS = 1 << 15  # images, and views as far as there is room, from which class codes start
 
 
 def train_on_arrays(
@@ -202,8 +203,8 @@ def labelled_views(
     n = plan.n_labelled
     first_unlabelled = views.first[n] if n < len(views.first) else len(views.further)
     owners = np.repeat(np.arange(len(views.count)), views.count)[:first_unlabelled]
-    step = -(-len(owners) // max(MAX_ROWS_TO_FIT - n, 1))
-    kept = slice(0, first_unlabelled, max(step, 1)) if n < MAX_ROWS_TO_FIT else slice(0, 0)
+    step = -(-len(owners) // max(MAX_START_ROWS - n, 1))
+    kept = slice(0, first_unlabelled, max(step, 1)) if n < MAX_START_ROWS else slice(0, 0)
     inputs = torch.cat([views.inputs[:n], views.further[kept].float()])
     return inputs, plan.labels[np.concatenate([np.arange(n), owners[kept]])]
 
