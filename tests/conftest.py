@@ -28,6 +28,10 @@ checked = [
 install_import_hook(checked, "shape_checks.check")
 
 from milvus_servers import milvus_server  # noqa: E402, F401 — a fixture, for tests anywhere
+from shared_compilation import share_compilation  # noqa: E402
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    share_compilation()
 
 settings.register_profile(
     "same",
