@@ -6,6 +6,10 @@ import random
 import signal
 import sys
 
+# Networks this small are slower on two threads, and much slower beside other test processes.
+# Read when numpy and torch are loaded; commands that tests start inherit it. Numba keeps its own.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
