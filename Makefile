@@ -5,6 +5,8 @@ PIP := .venv/bin/pip --disable-pip-version-check -q
 # Threads that wait should sleep: torch, numba and faiss share these cores.
 export OMP_WAIT_POLICY ?= PASSIVE
 export NO_MKDOCS_2_WARNING = 1
+# Every process would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12

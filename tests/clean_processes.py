@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import runpy
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -9,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from shared_compilation import share_compilation
 
 SOURCES = Path(__file__).parents[1] / "src"
 PRELOADED = ["orbithash.cli", "orbithash.training", "orbithash.evaluation"]
@@ -41,6 +44,11 @@ def call(function: Callable[..., None], *arguments: object):
     return process
 
 
+def start_program(file: Path, arguments: Sequence[str], *, output: Path):
+    """Begin a Python program; `output` gets what it prints."""
+    return call(run_program, file, list(arguments), output)
+
+
 @contextmanager
 def together(n_processes: int) -> Iterator[list[dict[str, str]]]:
     """The environments that torchrun would give so many processes."""
@@ -57,6 +65,22 @@ def together(n_processes: int) -> Iterator[list[dict[str, str]]]:
         yield [shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(n_processes)]
 
 
+def run_program(file: Path, arguments: list[str], output: Path) -> None:
+    multiprocessing.set_start_method(None, force=True)
+    write_to(output, streams=(1,))
+    share_compilation()
+    sys.argv = [str(file), *arguments]
+    sys.path[0] = str(file.parent)
+    runpy.run_path(str(file), run_name="__main__")
+    sys.stdout.flush()
+
+
+def write_to(output: Path, streams: Sequence[int] = (1, 2)) -> None:
+    with output.open("a", encoding="utf-8") as opened:
+        for stream in streams:
+            os.dup2(opened.fileno(), stream)
+
+
 def run_command(
     arguments: list[str],
     output: Path,
@@ -65,9 +89,7 @@ def run_command(
 ) -> None:
     os.environ.update(environment)
     multiprocessing.set_start_method(None, force=True)  # what a command has of itself
-    with output.open("a", encoding="utf-8") as opened:
-        os.dup2(opened.fileno(), 1)
-        os.dup2(opened.fileno(), 2)
+    write_to(output)
     import torch
 
     from orbithash.cli import run

@@ -6,6 +6,10 @@ import random
 import signal
 import sys
 
+# Networks this small are slower on two threads, and much slower beside other test processes.
+# Read when numpy and torch are loaded; commands that tests start inherit it. Numba keeps its own.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
@@ -28,6 +32,10 @@ checked = [
 install_import_hook(checked, "shape_checks.check")
 
 from milvus_servers import milvus_server  # noqa: E402, F401 — a fixture, for tests anywhere
+from shared_compilation import share_compilation  # noqa: E402
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    share_compilation()
 
 settings.register_profile(
     "same",

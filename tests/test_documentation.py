@@ -13,13 +13,17 @@ from orbithash.index import Index
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES_WITH_CODE = [page for page in PAGES if "```python" in page.read_text(encoding="utf-8")]
+SHORTER = {"own-loop.md": ("EPOCHS = 100", "EPOCHS = 10")}  # what the loop does, it does in each
 
 
 @pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=lambda page: page.name)
 def test_the_pages_code_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    exec(compile("\n".join(blocks), page.name, "exec"), {})  # one page, one program
+    program = "\n".join(blocks)  # one page, one program
+    long, short = SHORTER.get(page.name, ("", ""))
+    assert long in program
+    exec(compile(program.replace(long, short), page.name, "exec"), {})
 
 
 def test_the_readmes_program_runs_on_photos(tmp_path, monkeypatch, capsys):

@@ -2,13 +2,13 @@
 
 import ast
 import re
-import subprocess
-import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 import torch
 
+from clean_processes import start_program
 from coloured_images import coloured
 from orbithash.networks import GoogLeNet, load_photo_backbone
 
@@ -38,14 +38,13 @@ def test_the_first_four_examples_fit_on_two_screens():
 
 
 def run_example(name: str, *arguments: object) -> str:
-    done = subprocess.run(
-        [sys.executable, EXAMPLES / name, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "output.txt"
+        process = start_program(EXAMPLES / name, list(map(str, arguments)), output=output)
+        process.join()
+        shown = output.read_text(encoding="utf-8")
+    assert process.exitcode == 0, shown
+    return shown
 
 
 @pytest.fixture(scope="module")

@@ -43,8 +43,13 @@ def test_the_lock_names_every_declared_dependency_and_no_torchvision():
 @pytest.mark.parametrize(
     ("unwanted", "packages"),
     [
-        ("torchvision", ("losses", "evaluation", "index", "hashers", "networks", "encoders")),
-        ("torchvision", ("training", "experiments.reproduce", "serve")),
+        (
+            "torchvision",
+            (
+                *("losses", "evaluation", "index", "hashers", "networks", "encoders"),
+                *("training", "experiments.reproduce", "serve"),
+            ),
+        ),
         ("torch", ("codes", "relevance", "metrics", "evaluation", "index")),
     ],
 )

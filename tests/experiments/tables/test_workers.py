@@ -1,6 +1,8 @@
 import multiprocessing
 from dataclasses import replace
 
+import pytest
+
 from orbithash.experiments.tables import workers
 from orbithash.experiments.tables.run import find_finished, run_folder
 from orbithash.experiments.tables.workers import execute_runs
@@ -48,14 +50,17 @@ def test_a_single_remaining_run_has_no_more_threads_than_one_of_many(tmp_path, m
     runs = quick_runs(clouds_source(tmp_path))
     thread_counts = []
 
-    class RecordingWorker(workers.Worker):
-        def __init__(self, out, threads):
-            thread_counts.append(threads)
-            super().__init__(out, threads)
+    class StartedError(Exception):
+        """Enough is known: no process is needed."""
 
-    monkeypatch.setattr(workers, "Worker", RecordingWorker)
+    def record(out, threads):
+        thread_counts.append(threads)
+        raise StartedError
+
+    monkeypatch.setattr(workers, "Worker", record)
     monkeypatch.setattr(workers.os, "cpu_count", lambda: 8)
-    last_events(runs[:1], tmp_path, jobs=4)
+    with pytest.raises(StartedError):
+        last_events(runs[:1], tmp_path, jobs=4)
     assert thread_counts == [2]
 
 
