@@ -44,7 +44,7 @@ class PairSums(NamedTuple):
     """Sums over the triplets of a chunk."""
 
     losses: Float[Tensor, ""]
-    weights: Float[Tensor, ""]  # Σ λ; 0 for `Binary`, which has a quicker way
+    weights: Tensor  # Σ λ; 0 for `Binary`, which has a quicker way
     triplets: Tensor  # as `weights`
     active: Tensor
     by_positive: Float[Tensor, "anchors positives"]  # Σ λ·hinge^(γ−1) over the items
@@ -67,7 +67,7 @@ def sum_chunks(
     row_step = max(1, capacity // (n_positives * n_list))
     column_step = min(n_positives, capacity // n_list)
     by_positive, by_item = torch.empty_like(positives.distance), torch.zeros_like(items.distance)
-    totals: list[tuple[Tensor, ...]] = []
+    chunks: list[PairSums] = []
     for row_start in range(0, n_anchors, row_step):
         for column_start in range(0, n_positives, column_step):
             rows = slice(row_start, row_start + row_step)
@@ -81,11 +81,13 @@ def sum_chunks(
                 sums = sum_binary(Binary(*some), Binary(*others), *rule)
             else:
                 sums = sum_graded(Graded(*some), Graded(*others), *rule)
+            if sums.by_positive.shape == by_positive.shape:  # the only chunk
+                return sums
             by_positive[rows, columns] = sums.by_positive
             by_item[rows] += sums.by_item
-            totals.append(sums[:4])
+            chunks.append(sums)
     losses, weights, triplets, active = (
-        torch.stack(parts).sum() for parts in zip(*totals, strict=True)
+        torch.stack(parts).sum() for parts in zip(*(chunk[:4] for chunk in chunks), strict=True)
     )
     return PairSums(losses, weights, triplets, active, by_positive, by_item)
 
@@ -111,8 +113,8 @@ def sum_binary(
     losses = _times_powers(slopes, hinges, positives.distance, items.distance, gamma)
     by_positive, by_item = slopes.sum(dim=2), slopes.sum(dim=1)
     active = _count(hinges.gt_(0))
-    none = torch.zeros_like(losses)
-    return PairSums(losses, none, torch.zeros_like(active), active, by_positive, by_item)
+    none = torch.zeros_like(active)
+    return PairSums(losses, none, none, active, by_positive, by_item)
 
 
 def sum_graded(

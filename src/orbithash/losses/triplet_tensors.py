@@ -164,15 +164,15 @@ def sum_triplets(
     if max_positives is None:
         max_positives = int((grades > 0).sum(dim=1).max()) if grades.numel() else 0
     n_positives = min(max_positives, n_list)
-    gradients = torch.zeros_like(distances)
-    counts = torch.zeros(3, dtype=torch.int64, device=distances.device)
-    sums = distances.new_zeros(2, dtype=wide(distances))
     if n_positives == 0 or n_anchors == 0:
-        return BatchSums(sums[0], sums[1], counts[0], counts[1], counts[2], gradients)
+        losses, weights, triplets, active, anchors = (distances.new_zeros(()) for _ in range(5))
+        gradients = torch.zeros_like(distances)
+        return BatchSums(losses, weights, triplets, active, anchors, gradients)
     sum_block = _sum_graded if graded else _sum_binary
     n_rows = min(n_anchors, max(1, CHUNK // n_list))
-    size = min(max(CHUNK, n_list), n_rows * n_positives * n_list)
-    buffers = distances.new_empty(2, size)
+    buffers = distances.new_empty(2, min(max(CHUNK, n_list), n_rows * n_positives * n_list))
+    gradients = torch.empty_like(distances)
+    blocks: list[BatchSums] = []
     for start in range(0, n_anchors, n_rows):
         rows = slice(start, start + n_rows)
         block = sum_block(
@@ -186,10 +186,14 @@ def sum_triplets(
             n_positives,
             buffers,
         )
-        sums += torch.stack([block.losses, block.weights])
-        counts += torch.stack([block.triplets, block.active, block.anchors])
+        if n_rows == n_anchors:
+            return block
         gradients[rows] = block.gradients
-    return BatchSums(sums[0], sums[1], counts[0], counts[1], counts[2], gradients)
+        blocks.append(block)
+    losses, weights, triplets, active, anchors = (
+        torch.stack(parts).sum() for parts in zip(*(block[:5] for block in blocks), strict=True)
+    )
+    return BatchSums(losses, weights, triplets, active, anchors, gradients)
 
 
 def wide(numbers: Tensor) -> torch.dtype:
