@@ -11,7 +11,7 @@ import torch
 from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from loss_batches import random_batch
+from loss_batches import assert_same_value_and_gradient, random_batch
 from orbithash.errors import InputError
 from orbithash.losses import LookLoss, NestedLoss, OrderAwareTripletLoss, order_aware, pairs
 
@@ -118,6 +118,25 @@ def test_the_look_of_images_reads_no_more_than_the_loss_by_labels(many_labels, m
     if not marked:
         assert reads_of(partial(nested, embeddings, labels, **of_memory, **teacher)) == 2 * ONE
         assert nested.n_triplets > 0
+
+
+@pytest.mark.parametrize("many_labels", [False, True])
+def test_the_look_of_images_is_the_same_on_a_device(request, many_labels):
+    embeddings, labels, _ = random_batch(n=14, many_labels=many_labels)
+    memory, memory_labels, _ = random_batch(n=9, many_labels=many_labels, seed=6)
+    labels[9:], memory_labels[2:4] = -1, -1
+    memory = torch.cat([memory.detach(), embeddings.detach()[4:12]])
+    of_memory = {"ref_emb": memory, "ref_labels": torch.cat([memory_labels, labels[4:12]])}
+    vectors = torch.randint(3, (31, 2)).float()  # many equal similarities
+    teacher = {"teacher": vectors[:14], "ref_teacher": vectors[14:]}
+    loss = LookLoss(OrderAwareTripletLoss(), weight=2)
+    on_cpu = loss(embeddings, labels, **of_memory, **teacher)
+    counts = loss.n_triplets, loss.active_share
+    request.getfixturevalue("on_device")
+    assert_same_value_and_gradient(
+        loss(embeddings, labels, **of_memory, **teacher), on_cpu, embeddings
+    )
+    assert (loss.n_triplets, loss.active_share) == counts
 
 
 @pytest.mark.parametrize("many_labels", [False, True])
