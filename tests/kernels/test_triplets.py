@@ -7,10 +7,11 @@ import pytest
 PROGRAM = """
 import numpy as np, torch
 from orbithash.losses import OrderAwareTripletLoss
-embeddings = torch.rand(200, 16, generator=torch.Generator().manual_seed(0)).requires_grad_()
+embeddings = torch.rand(500, 16, generator=torch.Generator().manual_seed(0)).requires_grad_()
 for weighting in ("ap", "ndcg", "none"):
-    loss = OrderAwareTripletLoss(weighting=weighting)(embeddings, torch.arange(200) % 10)
-    loss.backward()
+    for classes in (20, 2):  # by pairs, and by sweeps
+        loss = OrderAwareTripletLoss(weighting=weighting)(embeddings, torch.arange(500) % classes)
+        loss.backward()
 print(embeddings.grad.numpy().tobytes().hex())
 """
 

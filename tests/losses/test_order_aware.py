@@ -7,6 +7,7 @@ from torch.testing import assert_close
 
 from literal_loss import literal_loss
 from orbithash.errors import InputError
+from orbithash.kernels.triplet_sweeps import sweeping_pays
 from orbithash.losses import LOSSES, OrderAwareTripletLoss, order_aware, pairs, triplet_tensors
 
 PATHS = ["compiled", "tensors"]
@@ -165,6 +166,37 @@ def test_both_paths_break_ties_alike(use_path):
         use_path(path)
         results.append(value_and_gradient(lambda e: loss(e, labels), embeddings))
     assert_close(*results, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("ties", ["distance", "index"])
+@pytest.mark.parametrize("weighting", ["ap", "ndcg", "none"])
+@pytest.mark.parametrize("gamma", [1, 2])
+def test_long_lists_with_many_positives_give_the_same_on_both_paths(
+    use_path, gamma, weighting, ties
+):
+    """The compiled path then sweeps through a list instead of going through its triplets."""
+    embeddings, memory, labels, memory_labels = long_lists()
+    common = labels @ memory_labels.T
+    assert all(sweeping_pays((row == 1).sum().item(), (row == 0).sum().item()) for row in common)
+    loss = OrderAwareTripletLoss(gamma=gamma, weighting=weighting, ties=ties, reduction="weight")
+    results = []
+    for path in PATHS:
+        use_path(path)
+        value = value_and_gradient(
+            lambda e: loss(e, labels, ref_emb=memory, ref_labels=memory_labels), embeddings
+        )
+        results.append((value, loss.last))
+    assert_close(*results, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(("gamma", "weighting"), [(1, "ap"), (2, "ap"), (2, "ndcg")])
+def test_gradcheck_passes_for_long_lists(gamma, weighting):
+    embeddings, memory, labels, memory_labels = long_lists()
+    loss = OrderAwareTripletLoss(margin=0.7, gamma=gamma, weighting=weighting, reduction="mean")
+    torch.autograd.gradcheck(
+        lambda e: loss(e, labels[:1], ref_emb=memory, ref_labels=memory_labels),
+        embeddings[:1].detach().requires_grad_(),
+    )
 
 
 @pytest.mark.parametrize("weighting", ["ap", "ndcg", "none"])
@@ -427,6 +459,14 @@ def batch(n, bits, *, classes=3, many_labels=False, seed=0, dtype=torch.float64)
         labels = torch.randint(classes, (n,), generator=generator)
         labels[0] = classes + seed
     return embeddings.requires_grad_(), labels
+
+
+def long_lists():
+    """A few anchors with lists of 700, in which hundreds share one label with the anchor."""
+    embeddings, _ = batch(4, 16)
+    memory, memory_labels = batch(700, 16, classes=4, many_labels=True, seed=1)
+    labels = torch.tensor([[1, 1, 0, 0], [0, 1, 1, 0], [1, 0, 0, 1], [0, 0, 1, 1]])
+    return embeddings, (memory.detach() * 20).round() / 20, labels, memory_labels
 
 
 def value_and_gradient(function, embeddings):

@@ -33,6 +33,18 @@ def rank_list(
 
 
 @njit(cache=True, nogil=True)
+def positions_by_key(keys: np.ndarray) -> np.ndarray:
+    """Return the positions of unsigned keys in ascending order; equal keys keep theirs."""
+    order = np.arange(len(keys))
+    buffer = np.empty_like(order)
+    counts = np.empty(DIGIT_MASK + 1, np.int64)
+    for shift in range(0, 8 * keys.itemsize, DIGIT_BITS):
+        if _sort_by_digit(order, buffer, keys, shift, counts):
+            order, buffer = buffer, order
+    return order
+
+
+@njit(cache=True, nogil=True)
 def _sort_by_digit(
     order: np.ndarray, sorted_order: np.ndarray, keys: np.ndarray, shift: int, counts: np.ndarray
 ) -> bool:

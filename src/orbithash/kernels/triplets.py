@@ -9,7 +9,8 @@ average precision (AP) changes when the positive, at rank j, and the negative, a
 
 Each case is a term of the positive plus a term of the negative. An anchor therefore needs one sort
 and one pass over its list. Each triplet then costs a sum, a hinge and a product, in a loop without
-branches.
+branches. For γ = 1 and 2, a long list with many positives is summed by `triplet_sweeps` instead,
+without going through its triplets.
 
 `losses/triplet_tensors.py` computes the same in tensor operations, for other devices and reference.
 """
@@ -19,9 +20,11 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit, prange
 
-from orbithash.kernels.pair_loops import add_graded_pairs, add_pairs, pairwise_sum_inplace
-from orbithash.kernels.rank_lists import rank_list
+from orbithash.kernels.graded_triplets import sum_graded
+from orbithash.kernels.pair_loops import add_pairs, pairwise_sum_inplace
+from orbithash.kernels.rank_lists import positions_by_key, rank_list
 from orbithash.kernels.threads import parallel_njit, threads_for
+from orbithash.kernels.triplet_sweeps import sweep_pairs, sweeping_pays
 
 MISRANKED, IN_ORDER = 0, 1  # rows of the arrays of terms
 
@@ -68,18 +71,20 @@ def triplet_terms(
     # A non-negative float sorts like the unsigned integer with the same bits. Without tie keys,
     # `key_bits` is 0 and `keys` is a placeholder.
     unsigned = np.dtype(f"u{distances.itemsize}")
-    keys = (distances if tie_keys is None else tie_keys).view(unsigned)
+    distance_keys = distances.view(unsigned)
+    keys = distance_keys if tie_keys is None else tie_keys.view(unsigned)
     key_bits = 0 if tie_keys is None else 8 * distances.itemsize
     with threads_for(distances.size):
-        sum_pairs = _sum_graded if graded else _sum_binary
-        weighted = weighting != "none"
-        sum_pairs(distances, hamming, grades, keys, key_bits, margin, gamma, weighted, *sums)
+        sum_pairs = sum_graded if graded else _sum_binary
+        rule = (margin, gamma, weighting != "none")
+        sum_pairs(distances, distance_keys, hamming, grades, keys, key_bits, *rule, *sums)
     return sums
 
 
 @parallel_njit
 def _sum_binary(  # type: ignore[no-untyped-def]
     distances,
+    distance_keys,
     hamming,
     grades,
     keys,
@@ -108,21 +113,76 @@ def _sum_binary(  # type: ignore[no-untyped-def]
         )
         if not by_ap:
             positive_terms[:], negative_terms[:] = 1.0, 0.0  # λ = 1 + 0
-        out_losses[anchor], out_active[anchor], positive_gradients, negative_gradients = _sum_pairs(
-            distances[anchor][positives],
-            distances[anchor][negatives],
-            n_negatives_before,
-            positive_terms.astype(distances.dtype),
-            negative_terms.astype(distances.dtype),
-            margin,
-            gamma,
-        )
         out_triplets[anchor] = n_positives * n_negatives
         out_weights[anchor] = _sum_weights(n_negatives_before, positive_terms, negative_terms)
-        for j in range(n_positives):
-            out_gradients[anchor, positives[j]] = positive_gradients[j]
-        for k in range(n_negatives):
-            out_gradients[anchor, negatives[k]] = negative_gradients[k]
+        if (gamma == 1 or gamma == 2) and sweeping_pays(n_positives, n_negatives):
+            sums = _sweep(
+                distances[anchor],
+                distance_keys[anchor],
+                positives,
+                negatives,
+                n_negatives_before,
+                positive_terms,
+                negative_terms,
+                margin,
+                gamma,
+            )
+            out_losses[anchor], out_active[anchor] = sums[0], sums[1]
+            _write(out_gradients[anchor], positives, sums[2], negatives, sums[3])
+        else:
+            pair_sums = _sum_pairs(
+                distances[anchor][positives],
+                distances[anchor][negatives],
+                n_negatives_before,
+                positive_terms.astype(distances.dtype),
+                negative_terms.astype(distances.dtype),
+                margin,
+                gamma,
+            )
+            out_losses[anchor], out_active[anchor] = pair_sums[0], pair_sums[1]
+            _write(out_gradients[anchor], positives, pair_sums[2], negatives, pair_sums[3])
+
+
+@njit(cache=True, nogil=True)
+def _write(out, positives, positive_gradients, negatives, negative_gradients):  # type: ignore[no-untyped-def]
+    for j in range(len(positives)):
+        out[positives[j]] = positive_gradients[j]
+    for k in range(len(negatives)):
+        out[negatives[k]] = negative_gradients[k]
+
+
+@njit(cache=True, nogil=True)
+def _sweep(  # type: ignore[no-untyped-def]
+    distances,
+    distance_keys,
+    positives,
+    negatives,
+    n_negatives_before,
+    positive_terms,
+    negative_terms,
+    margin,
+    gamma,
+):
+    """Sum over all pairs of a long list, as `_sum_pairs` does, by sweeps in order of distance."""
+    n_before = np.empty(len(negatives), np.int64)
+    k = 0
+    for j in range(len(positives)):
+        n_before[k : n_negatives_before[j]] = j
+        k = n_negatives_before[j]
+    n_before[k:] = len(positives)
+    # The margin is added in the type of the distances: the same pairs are active.
+    loss, active, positive_gradients, negative_gradients = sweep_pairs(
+        (margin + distances[positives]).astype(np.float64),
+        positions_by_key(distance_keys[positives]),
+        distances[negatives].astype(np.float64),
+        positions_by_key(distance_keys[negatives]),
+        n_before,
+        positive_terms,
+        negative_terms,
+        np.ones(len(negatives)),
+        gamma == 2,
+    )
+    return loss, active, gamma * positive_gradients, gamma * negative_gradients
 
 
 @njit(cache=True, nogil=True)
@@ -224,139 +284,3 @@ def _sum_weights(n_negatives_before, positive_terms, negative_terms):  # type: i
         total += misranked + k * positive_terms[MISRANKED, j]
         total += in_order + (n_negatives - k) * positive_terms[IN_ORDER, j]
     return total
-
-
-@parallel_njit
-def _sum_graded(  # type: ignore[no-untyped-def]
-    distances,
-    hamming,
-    grades,
-    keys,
-    key_bits,
-    margin,
-    gamma,
-    by_ndcg,
-    out_losses,
-    out_weights,
-    out_triplets,
-    out_active,
-    out_gradients,
-):
-    """Sum over the triplets (anchor, higher grade, lower grade), weighted by ΔNDCG or by 1."""
-    discounts = 1 / np.log2(np.arange(grades.shape[1]) + 2)
-    for anchor in prange(len(distances)):
-        items = np.flatnonzero(grades[anchor] >= 0)
-        n_positives = np.count_nonzero(grades[anchor] > 0)
-        if n_positives == 0:
-            continue
-        # Without weights, any order gives the same sums.
-        order = rank_list(items, hamming[anchor], keys[anchor], key_bits) if by_ndcg else items
-        ranks = _ranks_by_grade(order, grades[anchor], n_positives)
-        items = order[ranks]
-        gains = _gains(grades[anchor][items], discounts, n_positives)
-        if not by_ndcg:
-            gains[:] = 0.0  # λ = 1 + 0
-        (
-            out_losses[anchor],
-            out_weights[anchor],
-            out_triplets[anchor],
-            out_active[anchor],
-            gradients,
-        ) = _sum_graded_pairs(
-            distances[anchor][items],
-            grades[anchor][items],
-            gains.astype(distances.dtype),
-            discounts[ranks].astype(distances.dtype),
-            distances.dtype.type(0 if by_ndcg else 1),
-            n_positives,
-            margin,
-            gamma,
-        )
-        for i in range(len(items)):
-            out_gradients[anchor, items[i]] = gradients[i]
-
-
-@njit(cache=True, nogil=True)
-def _ranks_by_grade(order, grade, n_positives):  # type: ignore[no-untyped-def]
-    """Return the ranks, from 0, of the items of a rank list, those of the lowest grade first.
-
-    Only items above grade 0 are sorted, mostly a small part of the list.
-    """
-    ranks = np.empty(len(order), np.int64)
-    rest, positive = 0, len(order) - n_positives
-    for rank in range(len(order)):
-        if grade[order[rank]] > 0:
-            ranks[positive] = rank
-            positive += 1
-        else:
-            ranks[rest] = rank
-            rest += 1
-    positives = ranks[rest:].copy()
-    ranks[rest:] = positives[np.argsort(grade[order[positives]], kind="mergesort")]
-    return ranks
-
-
-@njit(cache=True, nogil=True)
-def _gains(grade, discounts, n_positives):  # type: ignore[no-untyped-def]
-    """Return 2^grade − 1, divided by the DCG of the ideal list; grades are in ascending order."""
-    gains = np.zeros(len(grade))
-    highest = np.float64(grade[-1])
-    ideal = 0.0
-    for i in range(n_positives):
-        place = len(grade) - 1 - i
-        if i > 0 and grade[place] == grade[place + 1]:
-            gains[place] = gains[place + 1]
-        else:  # relative to the highest, so that high grades do not overflow
-            gains[place] = 2.0 ** (grade[place] - highest) - 2.0**-highest
-        ideal += gains[place] * discounts[i]
-    return gains / ideal if ideal > 0 else gains
-
-
-@njit(cache=True, nogil=True)
-def _sum_graded_pairs(  # type: ignore[no-untyped-def]
-    distances, grade, gains, discounts, least, n_positives, margin, gamma
-):
-    """Sum λ·hinge^γ over all pairs (j, k) of one rank list with grade j > grade k.
-
-    All arrays are in the order of the grades, from the lowest, so that the items of lower grades
-    than j come first, and every run of them starts where memory is aligned. Returns the loss, Σ λ,
-    the numbers of pairs and of active pairs, and the gradient of the loss.
-    """
-    exponent = gamma - distances.dtype.type(1)
-    gradients = np.zeros_like(distances)
-    # Per item of lower grade, summed over those of higher grades.
-    losses, weights = np.zeros_like(distances), np.zeros_like(distances)
-    active = np.zeros_like(distances)
-    pair_gradients = np.zeros_like(distances)  # of one j, rewritten by the next
-    n = len(distances)
-    pairs, lower = 0, n - n_positives  # number of items of lower grades than j
-    for j in range(n - n_positives, n):
-        if j > 0 and grade[j] > grade[j - 1]:
-            lower = j
-        if lower == 0:
-            continue
-        add_graded_pairs(
-            margin + distances[j],
-            distances[:lower],
-            gains[j],
-            gains[:lower],
-            discounts[j],
-            discounts[:lower],
-            least,
-            exponent,
-            pair_gradients[:lower],
-            gradients[:lower],
-            losses[:lower],
-            weights[:lower],
-            active[:lower],
-        )
-        gradients[j] += pairwise_sum_inplace(pair_gradients[:lower])
-        pairs += lower
-    # The gradients lack the factor γ so far.
-    return (
-        pairwise_sum_inplace(losses),
-        pairwise_sum_inplace(weights),
-        pairs,
-        pairwise_sum_inplace(active),
-        gamma * gradients,
-    )

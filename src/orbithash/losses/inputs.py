@@ -1,15 +1,52 @@
 """Checks of a loss's inputs, with messages that say what to pass instead."""
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from jaxtyping import Bool, Float, Real
 from torch import Tensor
 
 from orbithash.codes import MAX_BITS
 from orbithash.errors import InputError
+from orbithash.losses import pairs
 from orbithash.losses.triplet_tensors import are_triplets
 
 
-def check_embeddings(embeddings: object, name: str = "embeddings") -> None:
+class ValueChecks:
+    """Checks of the values of tensors, which raise on the CPU and never wait for another device.
+
+    To read a value from a device, the host waits until all queued work is done. So what does not
+    hold there makes the loss NaN; the same batch on the CPU is refused with the reason.
+    """
+
+    def __init__(self) -> None:
+        self._of_devices: list[Bool[Tensor, ""]] = []
+
+    def require(self, holds: Bool[Tensor, ""], error: Callable[[], InputError]) -> None:
+        if not pairs.uses_kernels(holds.device):
+            self._of_devices.append(holds)
+        elif not holds:
+            raise error()
+
+    def nan_if_failed(self, loss: Float[Tensor, ""]) -> Float[Tensor, ""]:
+        """Return the loss, or NaN if a check on a device failed; so is its gradient."""
+        for holds in self._of_devices:
+            loss = loss * torch.where(holds.to(loss.device), 1.0, torch.nan).to(loss.dtype)
+        return loss
+
+
+class ChecksAtOnce(ValueChecks):
+    """Checks that raise on every device, and so wait for it."""
+
+    def require(self, holds: Bool[Tensor, ""], error: Callable[[], InputError]) -> None:
+        if not holds:
+            raise error()
+
+
+def check_embeddings(
+    embeddings: object, name: str = "embeddings", checks: ValueChecks | None = None
+) -> None:
     """Check for floats in [0, 1], one row per image."""
     if not isinstance(embeddings, Tensor):
         raise InputError(
@@ -33,21 +70,29 @@ def check_embeddings(embeddings: object, name: str = "embeddings") -> None:
         )
     if embeddings.numel() == 0:
         return
+    low, high = embeddings.detach().aminmax()
+    (checks or ChecksAtOnce()).require(  # aminmax propagates NaN, which fails both
+        (low >= 0) & (high <= 1), lambda: _embeddings_error(embeddings, name)
+    )
+
+
+def _embeddings_error(embeddings: Tensor, name: str) -> InputError:
     low, high = (bound.item() for bound in embeddings.detach().aminmax())
-    if low != low:  # aminmax propagates NaN
+    if low != low:
         rows = int(embeddings.detach().isnan().any(dim=1).sum())
-        raise InputError(
+        return InputError(
             f"{name} contain NaN in {rows} of {len(embeddings)} rows; they must be in [0, 1]; "
             "check for a learning rate that is too high or for NaN in the images"
         )
-    if low < 0 or high > 1:
-        raise InputError(
-            f"{name} must lie in [0, 1]; got values from {low:g} to {high:g}; "
-            "end the network with a sigmoid"
-        )
+    return InputError(
+        f"{name} must lie in [0, 1]; got values from {low:g} to {high:g}; "
+        "end the network with a sigmoid"
+    )
 
 
-def check_labels(labels: object, n_images: int, name: str = "labels") -> None:
+def check_labels(
+    labels: object, n_images: int, name: str = "labels", checks: ValueChecks | None = None
+) -> None:
     """Check for one integer per image, or a 0-1 table with a row per image."""
     if not isinstance(labels, Tensor):
         raise InputError(
@@ -68,20 +113,23 @@ def check_labels(labels: object, n_images: int, name: str = "labels") -> None:
             f"{name} of shape (images,) must be integers; got {labels.dtype}; "
             "number the classes, or pass a 0-1 table of shape (images, classes)"
         )
-    if (
-        labels.ndim == 2
-        and labels.dtype != torch.bool
-        and not ((labels == 0) | (labels == 1)).all()
-    ):
-        raise InputError(
-            f"{name} of shape (images, classes) must be 0 or 1; got values from "
-            f"{labels.min().item():g} to {labels.max().item():g}; "
-            "for one label per image pass integers of shape (images,)"
+    if labels.ndim == 2 and labels.dtype != torch.bool:
+        (checks or ChecksAtOnce()).require(
+            ((labels == 0) | (labels == 1)).all(),
+            lambda: InputError(
+                f"{name} of shape (images, classes) must be 0 or 1; got values from "
+                f"{labels.min().item():g} to {labels.max().item():g}; "
+                "for one label per image pass integers of shape (images,)"
+            ),
         )
 
 
 def check_memory(
-    embeddings: Tensor, labels: Tensor | None, memory: Tensor | None, memory_labels: Tensor | None
+    embeddings: Tensor,
+    labels: Tensor | None,
+    memory: Tensor | None,
+    memory_labels: Tensor | None,
+    checks: ValueChecks | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """Check a memory against the batch; return both of its tensors on the batch's device.
 
@@ -94,24 +142,26 @@ def check_memory(
             if labels is not None
             else "got ref_labels without labels of the batch; pass both or neither"
         )
-    check_embeddings(memory, "ref_emb")
+    check_embeddings(memory, "ref_emb", checks)
     if memory.shape[1] != embeddings.shape[1]:
         raise InputError(
             f"ref_emb has {memory.shape[1]} bits and the batch {embeddings.shape[1]}; "
             "empty the memory when the number of bits changes"
         )
     if labels is None or memory_labels is None:
-        return memory.to(embeddings.device), None
-    check_labels(memory_labels, len(memory), "ref_labels")
+        return pairs.moved(memory, embeddings.device), None
+    check_labels(memory_labels, len(memory), "ref_labels", checks)
     if labels.shape[1:] != memory_labels.shape[1:]:
         raise InputError(
             f"labels have the shape {tuple(labels.shape)} and ref_labels "
             f"{tuple(memory_labels.shape)}; both must be integers, or tables of the same classes"
         )
-    return memory.to(embeddings.device), memory_labels.to(embeddings.device)
+    return pairs.moved(memory, embeddings.device), pairs.moved(memory_labels, embeddings.device)
 
 
-def check_grades(grades: object, skipped: Bool[Tensor, "anchors list"]) -> Tensor:
+def check_grades(
+    grades: object, skipped: Bool[Tensor, "anchors list"], checks: ValueChecks
+) -> Tensor:
     """Check for non-negative numbers, one for each item of each list, and return them."""
     if not isinstance(grades, Tensor):
         raise InputError(
@@ -125,16 +175,21 @@ def check_grades(grades: object, skipped: Bool[Tensor, "anchors list"]) -> Tenso
         )
     if grades.dtype == torch.bool:
         return grades.to(torch.int16)
-    # NaN is both the lowest and the highest number.
-    lowest, highest = grades.aminmax() if grades.numel() else (grades.sum(), grades.sum())
-    if not (lowest >= 0 and highest < float("inf")):
-        raise InputError(
-            "grades must be finite numbers from 0 on, 0 for an unrelated image; got others, or NaN"
+    if grades.numel():
+        lowest, highest = grades.aminmax()  # NaN is both the lowest and the highest number
+        checks.require(
+            (lowest >= 0) & (highest < float("inf")),
+            lambda: InputError(
+                "grades must be finite numbers from 0 on, 0 for an unrelated image; got others, or "
+                "NaN"
+            ),
         )
     return grades.detach()
 
 
-def check_teacher(teacher: object, ref_teacher: object) -> Float[Tensor, "list d"]:
+def check_teacher(
+    teacher: object, ref_teacher: object, checks: ValueChecks
+) -> Float[Tensor, "list d"]:
     """Check for vectors of finite numbers; return those of batch and memory in one tensor."""
     parts = [teacher] if ref_teacher is None else [teacher, ref_teacher]
     vectors: list[Tensor] = []
@@ -149,9 +204,9 @@ def check_teacher(teacher: object, ref_teacher: object) -> Float[Tensor, "list d
                 f"{name} must have the shape (images, d); got {tuple(part.shape)}; "
                 "pass a vector for each image"
             )
-        # The sum is quick; it may be infinite although all numbers are finite.
-        if not part.sum().isfinite() and not part.isfinite().all():
-            raise InputError(f"{name} contains NaN or infinite numbers; leave these images out")
+        # On the CPU, the sum is quick; it may be infinite although all numbers are finite.
+        if not pairs.uses_kernels(part.device) or not part.sum().isfinite():
+            checks.require(part.isfinite().all(), partial(_not_finite, name))
         vectors.append(part)
     if vectors[0].shape[1] != vectors[-1].shape[1]:
         raise InputError(
@@ -162,16 +217,22 @@ def check_teacher(teacher: object, ref_teacher: object) -> Float[Tensor, "list d
     return torch.cat([part.detach().to(vectors[0].device, dtype) for part in vectors])
 
 
+def _not_finite(name: str) -> InputError:
+    return InputError(f"{name} contains NaN or infinite numbers; leave these images out")
+
+
 def check_triplets(
     indices: tuple[Tensor, ...],
     grades: Real[Tensor, "anchors list"],
     offset: int,
     graded: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
+    checks: ValueChecks,
+) -> tuple[Tensor, Tensor, Tensor, Bool[Tensor, " triplets"]]:
     """Check a miner's (anchors, positives, negatives); return them as positions in the lists.
 
     Positives and negatives are numbered from `offset`, the start of the memory if there is one. A
-    miner does not know which rows of the memory are copies of an anchor: such triplets are skipped.
+    miner does not know which rows of the memory are copies of an anchor: the mask that is returned
+    last leaves out such triplets.
     """
     if len(indices) != 3 or len({len(part) for part in indices}) != 1:
         raise InputError(
@@ -180,6 +241,7 @@ def check_triplets(
             "use a miner of triplets rather than of pairs"
         )
     n_anchors, n_items = len(grades), grades.shape[1] - offset
+    rows: list[Tensor] = []
     for name, part, size in zip(
         ("anchors", "positives", "negatives"), indices, (n_anchors, n_items, n_items), strict=True
     ):
@@ -188,28 +250,36 @@ def check_triplets(
                 f"the {name} of indices_tuple must be row numbers; got {part.dtype}; "
                 "pass integers, such as a mask's nonzero()"
             )
-        if len(part) and not 0 <= int(part.min()) <= int(part.max()) < size:
-            raise InputError(
-                f"the {name} of indices_tuple must be row numbers from 0 to {size - 1}; got "
-                f"{int(part.min())} to {int(part.max())}"
-            )
-    anchors, positives, negatives = (part.to(grades.device, torch.int64) for part in indices)
-    positives, negatives = positives + offset, negatives + offset
+        if len(part):
+            _check_rows(part, name, size, checks)
+        # What failed a check on a device still must not index beyond the end.
+        rows.append(pairs.moved(part, grades.device).long().clamp(0, max(0, size - 1)))
+    anchors, positives, negatives = rows[0], rows[1] + offset, rows[2] + offset
+    positive_grades, negative_grades = grades[anchors, positives], grades[anchors, negatives]
+    counted = torch.ones_like(anchors, dtype=torch.bool)
     if offset:
-        ranked = (grades[anchors, positives] >= 0) & (grades[anchors, negatives] >= 0)
-        anchors, positives, negatives = anchors[ranked], positives[ranked], negatives[ranked]
-    valid = are_triplets(grades[anchors, positives], grades[anchors, negatives], graded)
-    if not valid.all():
-        first = int((~valid).nonzero()[0])
-        triplet = (
-            int(anchors[first]),
-            int(positives[first]) - offset,
-            int(negatives[first]) - offset,
-        )
+        counted = (positive_grades >= 0) & (negative_grades >= 0)
+    invalid = counted & ~are_triplets(positive_grades, negative_grades, graded)
+
+    def error() -> InputError:
+        first = int(invalid.nonzero()[0])
+        triplet = tuple(int(part[first]) for part in indices)
         kind = "more related, less related" if graded else "related, unrelated"
-        raise InputError(
-            f"{int((~valid).sum())} of {len(valid)} triplets in indices_tuple are not (anchor, "
-            f"{kind}) by the labels or grades, the first of them {triplet}; "
+        return InputError(
+            f"{int(invalid.sum())} of {int(counted.sum())} triplets in indices_tuple are not "
+            f"(anchor, {kind}) by the labels or grades, the first of them {triplet}; "
             "pass those that the miner saw"
         )
-    return anchors, positives, negatives
+
+    checks.require(~invalid.any(), error)
+    return anchors, positives, negatives, counted
+
+
+def _check_rows(rows: Tensor, name: str, size: int, checks: ValueChecks) -> None:
+    checks.require(
+        ((rows >= 0) & (rows < size)).all(),
+        lambda: InputError(
+            f"the {name} of indices_tuple must be row numbers from 0 to {size - 1}; got "
+            f"{int(rows.min())} to {int(rows.max())}"
+        ),
+    )

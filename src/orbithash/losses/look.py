@@ -3,12 +3,19 @@
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from orbithash.errors import InputError
 from orbithash.losses.order_aware import BatchLists, OrderAwareTripletLoss, batch_lists
-from orbithash.losses.teacher import NEIGHBOUR_SHARES, check_shares, neighbour_grades
+from orbithash.losses.pairs import moved
+from orbithash.losses.teacher import (
+    NEIGHBOUR_SHARES,
+    check_shares,
+    most_graded,
+    neighbour_grades,
+)
 
 
 class LookLoss(nn.Module):
@@ -80,57 +87,78 @@ class LookLoss(nn.Module):
             teacher: The teacher's vectors of the batch, (images, d).
             ref_teacher: The teacher's vectors of the memory.
         """
-        given = [each for each in (labels, ref_labels) if isinstance(each, Tensor)]
-        partly = any(bool(unlabelled(each).any()) for each in given)
-        lists = grades = None
-        if self.weight > 0:
-            if teacher is None:
-                raise InputError(
-                    "the look of images needs a teacher; pass teacher=, a vector for each embedding"
-                )
-            of_lists = (None, ref_emb, None) if partly else (labels, ref_emb, ref_labels)
-            lists = batch_lists(embeddings, *of_lists)
-            grades = neighbour_grades(teacher, ref_teacher, self.shares, skipped=lists.skipped)
+        if self.weight > 0 and teacher is None:
+            raise InputError(
+                "the look of images needs a teacher; pass teacher=, a vector for each embedding"
+            )
         value = embeddings.new_zeros(())
-        if self.loss is not None and partly:
-            memory = labelled(ref_emb, ref_labels)
-            value = self._by_labels(*labelled(embeddings, labels), *memory, lists=None)
-        elif self.loss is not None:
-            value = self._by_labels(embeddings, labels, ref_emb, ref_labels, lists=lists)
-        if lists is not None:
+        lists = None
+        if self.weight > 0 or self._shares_lists():
+            plain = without_marks(labels), without_marks(ref_labels)
+            lists = batch_lists(embeddings, plain[0], ref_emb, plain[1])
+        if self.loss is not None:
+            value = self._by_labels(embeddings, labels, ref_emb, ref_labels, lists)
+        if self.weight > 0 and lists is not None and teacher is not None:
+            grades = neighbour_grades(
+                teacher, ref_teacher, self.shares, skipped=lists.skipped, checks=lists.checks
+            )
+            term = self.look(
+                embeddings,
+                grades=grades,
+                lists=lists,
+                max_positives=most_graded(self.shares, grades.shape[1]),
+            )
             scale: Tensor | None = getattr(self.loss, "weight_scale", None)
-            term = self.look(embeddings, grades=grades, lists=lists)
             value = value + self.weight * (1 if scale is None else scale) * term
-        self._count_triplets()
         return value
+
+    def _shares_lists(self) -> bool:
+        """Whether the loss by labels takes the lists of the batch: distances are computed once."""
+        return getattr(type(self.loss), "forward", None) is OrderAwareTripletLoss.forward
 
     def _by_labels(
         self,
-        embeddings: Tensor | None,
+        embeddings: Tensor,
         labels: Tensor | None,
         ref_emb: Tensor | None,
         ref_labels: Tensor | None,
-        *,
         lists: BatchLists | None,
     ) -> Tensor:
-        """Return the loss by labels; `lists` are those of the same images, if they are known."""
+        """Return the loss by labels, over the images that have labels."""
         assert self.loss is not None
+        value: Tensor
+        if lists is not None and labels is not None and self._shares_lists():
+            plain = without_marks(labels), without_marks(ref_labels)
+            value = self.loss(
+                embeddings,
+                plain[0],
+                ref_labels=plain[1],
+                lists=labelled_lists(lists, labels, ref_labels),
+            )
+            return value
+        ref_emb, ref_labels = labelled(ref_emb, ref_labels)
         others: dict[str, Any] = {}
         if ref_emb is not None and len(ref_emb):
             others = {"ref_emb": ref_emb, "ref_labels": ref_labels}
-        if lists is not None and type(self.loss) is OrderAwareTripletLoss:
-            others["lists"] = lists  # distances are computed once
-        value: Tensor = self.loss(embeddings, labels, **others)
+        value = self.loss(*labelled(embeddings, labels), **others)
         return value
 
-    def _count_triplets(self) -> None:
-        """Set `active_share` and `n_triplets` of the last batch, if the loss has them.
+    # Read from the device only when they are asked for.
 
-        They are those of the loss by labels, or of the term by the teacher if it is alone.
+    @property
+    def active_share(self) -> float:
+        """The share of active triplets in the last batch, if the loss counts them.
+
+        Of the loss by labels, or of the term by the teacher if it is alone.
         """
         counted: Any = self.look if self.loss is None else self.loss
-        if hasattr(counted, "active_share") and hasattr(counted, "n_triplets"):
-            self.active_share, self.n_triplets = counted.active_share, counted.n_triplets
+        return float(counted.active_share)
+
+    @property
+    def n_triplets(self) -> int:
+        """The number of triplets in the last batch, as `active_share`."""
+        counted: Any = self.look if self.loss is None else self.loss
+        return int(counted.n_triplets)
 
     def extra_repr(self) -> str:
         return f"weight={self.weight}, shares={self.shares}"
@@ -142,11 +170,30 @@ def unlabelled(labels: Tensor) -> Bool[Tensor, " n"]:
     return marks.all(dim=1) if labels.ndim == 2 else marks
 
 
+def without_marks(labels: Tensor | None) -> Tensor | None:
+    """Return a table of labels with rows of zeros for images without labels."""
+    if not isinstance(labels, Tensor) or labels.ndim != 2:
+        return labels
+    return labels.masked_fill(unlabelled(labels)[:, None], 0)
+
+
+def labelled_lists(lists: BatchLists, labels: Tensor, ref_labels: Tensor | None) -> BatchLists:
+    """Leave out the images without labels, as anchors and as items of lists."""
+    device = lists.skipped.device
+    anchors = items = moved(unlabelled(labels), device)
+    if ref_labels is not None:
+        items = torch.cat([anchors, moved(unlabelled(ref_labels), device)])
+    return lists._replace(skipped=lists.skipped | anchors[:, None] | items)
+
+
 def labelled(
     embeddings: Tensor | None, labels: Tensor | None
 ) -> tuple[Tensor | None, Tensor | None]:
     """Return the embeddings and labels of the images that have labels."""
-    if embeddings is None or labels is None:
+    if embeddings is None or not isinstance(labels, Tensor):
         return embeddings, labels
-    kept = ~unlabelled(labels)
-    return embeddings[kept.to(embeddings.device)], labels[kept]
+    marked = unlabelled(labels)
+    if not marked.any():
+        return embeddings, labels
+    kept = (~marked).nonzero()[:, 0]
+    return embeddings[moved(kept, embeddings.device)], labels[kept]

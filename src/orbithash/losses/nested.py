@@ -62,7 +62,6 @@ class NestedLoss(nn.Module):
             if takes_teacher(loss):
                 others |= {"teacher": teacher, "ref_teacher": ref_teacher}
             total = total + self.weights[n] * loss(embeddings[:, :n], labels, **others)
-        self._count_triplets()
         return total
 
     @property
@@ -74,12 +73,17 @@ class NestedLoss(nn.Module):
         """Return the loss of the first `n_bits` bits."""
         return self.losses[str(n_bits)]
 
-    def _count_triplets(self) -> None:
-        """Set `active_share` and `n_triplets` of the last batch, if the losses have them."""
+    @property
+    def active_share(self) -> float:
+        """The mean share of active triplets in the last batch, if all losses count them."""
         losses: list[Any] = list(self.losses.values())
-        if all(hasattr(loss, "active_share") and hasattr(loss, "n_triplets") for loss in losses):
-            self.active_share = sum(loss.active_share for loss in losses) / len(losses)
-            self.n_triplets = sum(loss.n_triplets for loss in losses)
+        return float(sum(loss.active_share for loss in losses) / len(losses))
+
+    @property
+    def n_triplets(self) -> int:
+        """The number of triplets in the last batch, if all losses count them."""
+        losses: list[Any] = list(self.losses.values())
+        return sum(loss.n_triplets for loss in losses)
 
 
 def length_weights(lengths: Sequence[int]) -> dict[int, float]:

@@ -15,6 +15,7 @@ from torch.autograd.function import once_differentiable
 from orbithash.errors import InputError
 from orbithash.kernels.triplets import triplet_terms
 from orbithash.losses.inputs import (
+    ValueChecks,
     check_embeddings,
     check_grades,
     check_labels,
@@ -26,11 +27,14 @@ from orbithash.losses.pairs import (
     copies_of_anchors,
     hamming_distances,
     labels_in_common,
+    most_related,
+    moved,
     squared_distances,
     uses_kernels,
+    without_autocast,
 )
-from orbithash.losses.teacher import neighbour_grades
-from orbithash.losses.triplet_tensors import AnchorSums, rank_items, sum_triplets, swap_weights
+from orbithash.losses.teacher import NEIGHBOUR_SHARES, most_graded, neighbour_grades
+from orbithash.losses.triplet_tensors import BatchSums, rank_items, sum_triplets, swap_weights
 
 WEIGHTINGS = ("ap", "ndcg", "none")
 TIES = ("distance", "index", "random")
@@ -66,6 +70,7 @@ class BatchLists(NamedTuple):
     skipped: Bool[Tensor, "anchors list"]  # the anchor itself, and copies of it in the memory
     n_bits: int
     has_memory: bool
+    checks: ValueChecks  # of batch and memory
 
 
 class OrderAwareTripletLoss(nn.Module):
@@ -130,8 +135,13 @@ class OrderAwareTripletLoss(nn.Module):
         teacher: Tensor | None = None,
         ref_teacher: Tensor | None = None,
         lists: BatchLists | None = None,
+        max_positives: int | None = None,
     ) -> Float[Tensor, ""]:
         """Return the loss of a batch.
+
+        On a device other than the CPU, the host waits for one number, the most positives of a list.
+        It does not where the number is known: from `max_positives`, a teacher, or labels on the
+        CPU. Invalid values there, such as embeddings beyond 1, give NaN instead of an error.
 
         With `grades` or `teacher`, triplets are (anchor, higher grade, lower grade). Labels, if
         there are any, then only tell copies in the memory from other images.
@@ -151,40 +161,52 @@ class OrderAwareTripletLoss(nn.Module):
                 `orbithash.losses.teacher.neighbour_grades`.
             ref_teacher: The teacher's vectors of the memory.
             lists: What `batch_lists` returned for this batch, if another loss needed it, too.
+            max_positives: At least the number of images above grade 0 in any list.
         """
         if lists is None:
             lists = batch_lists(embeddings, labels, ref_emb, ref_labels)
         graded = grades is not None or teacher is not None or self.weighting == "ndcg"
         weighting = "ndcg" if graded and self.weighting == "ap" else self.weighting
         if teacher is not None and grades is None:
-            grades = neighbour_grades(teacher, ref_teacher, skipped=lists.skipped)
+            grades = neighbour_grades(
+                teacher, ref_teacher, skipped=lists.skipped, checks=lists.checks
+            )
+            max_positives = most_graded(NEIGHBOUR_SHARES, grades.shape[1])
         elif teacher is not None or ref_teacher is not None:
             raise InputError(
                 "a teacher gives the grades, and ref_teacher belongs to teacher; pass grades, or "
                 "teacher and, for a memory, ref_teacher"
             )
         elif grades is not None:
-            grades = check_grades(grades, lists.skipped)
+            grades = check_grades(grades, lists.skipped, lists.checks)
         elif labels is not None:
-            grades = label_grades(labels, ref_labels)
+            if max_positives is None and not uses_kernels(lists.distances.device):
+                max_positives = most_related(labels, ref_labels)
+            grades = label_grades(labels, ref_labels, lists.distances.device)
         else:
             raise InputError("got no labels; pass labels, grades or teacher")
         distances = lists.distances
         if grades.dtype != torch.int16:
             grades = grades.to(distances.dtype)
         grades = grades.to(distances.device).masked_fill(lists.skipped, NOT_RANKED)
+        if max_positives is not None and not uses_kernels(distances.device):
+            most = int(max_positives)
+            lists.checks.require(
+                ((grades > 0).sum(dim=1) <= most).all(),
+                lambda: InputError(f"max_positives is {most}, but a list has more positives"),
+            )
         margin = self.margin_of_bits * lists.n_bits if self.margin is None else self.margin
-        with torch.autocast(distances.device.type, enabled=False):
+        with without_autocast(distances.device):
             ranked = (distances, lists.hamming, grades, self._tie_keys(distances.detach()))
             rule = (margin, self.gamma, weighting)
             if indices_tuple is None:
-                sums = Sums(*_AllTriplets.apply(*ranked, *rule, graded))  # type: ignore[no-untyped-call]
+                sums = Sums(*_AllTriplets.apply(*ranked, *rule, graded, max_positives))  # type: ignore[no-untyped-call]
             else:
                 offset = len(distances) if lists.has_memory else 0
-                triplets = check_triplets(indices_tuple, grades, offset, graded)
+                triplets = check_triplets(indices_tuple, grades, offset, graded, lists.checks)
                 sums = _sum_given_triplets(triplets, *ranked, *rule)
             self.last = Sums(*(number.detach() for number in sums))
-            return sums.total / sums.divisor(self.reduction)
+            return lists.checks.nan_if_failed(sums.total / sums.divisor(self.reduction))
 
     @property
     def weight_scale(self) -> Tensor | None:
@@ -225,15 +247,16 @@ def batch_lists(
     ref_labels: Tensor | None = None,
 ) -> BatchLists:
     """Check a batch and its memory, and compute the distances of all pairs."""
-    check_embeddings(embeddings)
+    checks = ValueChecks()
+    check_embeddings(embeddings, checks=checks)
     if labels is not None:
-        check_labels(labels, len(embeddings))
-        labels = labels.to(embeddings.device)
+        check_labels(labels, len(embeddings), checks=checks)
+        labels = moved(labels, embeddings.device)
     if ref_emb is not None or ref_labels is not None:
-        ref_emb, ref_labels = check_memory(embeddings, labels, ref_emb, ref_labels)
+        ref_emb, ref_labels = check_memory(embeddings, labels, ref_emb, ref_labels, checks)
     # Half precision has too many ties to rank well: compute in float32, autocast or not.
     dtype = torch.float64 if embeddings.dtype == torch.float64 else torch.float32
-    with torch.autocast(embeddings.device.type, enabled=False):
+    with without_autocast(embeddings.device):
         embeddings = embeddings.to(dtype)
         memory = None if ref_emb is None else ref_emb.to(dtype)
         items = embeddings if memory is None else torch.cat([embeddings, memory])
@@ -243,12 +266,16 @@ def batch_lists(
             skipped=copies_of_anchors(embeddings, labels, memory, ref_labels),
             n_bits=embeddings.shape[1],
             has_memory=memory is not None,
+            checks=checks,
         )
 
 
-def label_grades(labels: Tensor, ref_labels: Tensor | None) -> Int16[Tensor, "anchors list"]:
+def label_grades(
+    labels: Tensor, ref_labels: Tensor | None, device: torch.device
+) -> Int16[Tensor, "anchors list"]:
     """Count the labels that the images of batch and memory share with each image of the batch."""
-    others = labels if ref_labels is None else torch.cat([labels, ref_labels.to(labels.device)])
+    labels = moved(labels, device)
+    others = labels if ref_labels is None else torch.cat([labels, moved(ref_labels, device)])
     return labels_in_common(labels, others)
 
 
@@ -269,6 +296,7 @@ class _AllTriplets(torch.autograd.Function):
         gamma: float,
         weighting: str,
         graded: bool,
+        max_positives: int | None,
     ) -> tuple[Tensor, ...]:
         if uses_kernels(distances.device):
             arrays = triplet_terms(
@@ -281,14 +309,25 @@ class _AllTriplets(torch.autograd.Function):
                 graded=graded,
                 tie_keys=None if tie_keys is None else tie_keys.contiguous().numpy(),
             )
-            sums = AnchorSums(*(torch.from_numpy(array) for array in arrays))
+            losses, weights, triplets, active, gradients = map(torch.from_numpy, arrays)
+            anchors = (triplets > 0).sum()
+            sums = BatchSums(
+                losses.sum(), weights.sum(), triplets.sum(), active.sum(), anchors, gradients
+            )
         else:
             sums = sum_triplets(
-                distances, hamming, grades, tie_keys, margin, gamma, weighting, graded
+                distances,
+                hamming,
+                grades,
+                tie_keys,
+                margin,
+                gamma,
+                weighting,
+                graded,
+                max_positives,
             )
         ctx.save_for_backward(sums.gradients)
-        per_anchor = (sums.losses, sums.weights, sums.triplets, sums.active, sums.triplets > 0)
-        batch = Sums(*(values.sum().to(distances.dtype) for values in per_anchor))
+        batch = Sums(*(value.to(distances.dtype) for value in sums[:5]))
         ctx.mark_non_differentiable(*batch[1:])
         return batch
 
@@ -296,11 +335,11 @@ class _AllTriplets(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, scale: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
         (gradients,) = ctx.saved_tensors
-        return (scale * gradients, *[None] * 7)
+        return (scale * gradients, *[None] * 8)
 
 
 def _sum_given_triplets(
-    triplets: tuple[Tensor, Tensor, Tensor],
+    triplets: tuple[Tensor, Tensor, Tensor, Bool[Tensor, " triplets"]],
     distances: Float[Tensor, "anchors list"],
     hamming: Int16[Tensor, "anchors list"],
     grades: Real[Tensor, "anchors list"],
@@ -309,19 +348,25 @@ def _sum_given_triplets(
     gamma: float,
     weighting: str,
 ) -> Sums:
-    """Sum over explicit (anchors, positives, negatives), weighted by ranks in the full lists."""
-    anchors, positives, negatives = triplets
+    """Sum over explicit (anchors, positives, negatives), weighted by ranks in the full lists.
+
+    The last of `triplets` is a mask of those that count.
+    """
+    anchors, positives, negatives, counted = triplets
     ranked = rank_items(hamming, grades, tie_keys, distances.dtype)
     weights = swap_weights(
         ranked.take(anchors, positives), ranked.take(anchors, negatives), weighting
     )
+    weights = weights * counted
     hinge = (margin + distances[anchors, positives] - distances[anchors, negatives]).relu()
+    per_anchor = torch.zeros(len(distances), dtype=torch.int64, device=distances.device)
+    per_anchor.index_add_(0, anchors, counted.long())
     return Sums(
         total=(weights * hinge**gamma).sum(),
         weights=weights.sum(),
-        triplets=hinge.new_tensor(len(hinge)),
-        active=(hinge > 0).sum().to(hinge.dtype),
-        anchors=(anchors.bincount() > 0).sum().to(hinge.dtype),
+        triplets=counted.sum().to(hinge.dtype),
+        active=(counted & (hinge > 0)).sum().to(hinge.dtype),
+        anchors=(per_anchor > 0).sum().to(hinge.dtype),
     )
 
 

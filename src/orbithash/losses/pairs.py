@@ -1,14 +1,17 @@
 """The pairs of a batch as tensors: labels in common (as in `orbithash.relevance`) and distances."""
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int16
+from jaxtyping import Bool, Float, Int16, Int64
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from orbithash.kernels.distances import squared_distances as compiled_squared_distances
 
+CHUNK = 2**20  # number of distances computed at once in tensor operations
 NOT_RANKED = -1  # grade of an item that is not in an anchor's list: the anchor, or a copy of it
 
 
@@ -97,11 +100,63 @@ def uses_kernels(device: torch.device) -> bool:
     return device.type == "cpu"
 
 
+def moved(tensor: Tensor, device: torch.device) -> Tensor:
+    """Return a tensor on a device, without waiting for the work that is queued there."""
+    return tensor.to(device, non_blocking=tensor.device.type == "cpu" and device.type == "cuda")
+
+
+def without_autocast(device: torch.device) -> AbstractContextManager[None]:
+    """Return a context in which nothing is computed in half precision."""
+    if not torch.amp.is_autocast_available(device.type):
+        return nullcontext()
+    context: AbstractContextManager[None] = torch.autocast(device.type, enabled=False)
+    return context
+
+
+def most_related(labels: Tensor, others: Tensor | None) -> int | None:
+    """Return at least the number of related images of any image; None if labels are on a device.
+
+    `others` are the labels of the memory.
+    """
+    if labels.device.type != "cpu" or (others is not None and others.device.type != "cpu"):
+        return None
+    rows, items = (
+        labels.numpy(),
+        (labels if others is None else torch.cat([labels, others])).numpy(),
+    )
+    if not len(rows):
+        return 0
+    if rows.ndim == 1:
+        return int(np.unique(items, return_counts=True)[1].max()) - 1
+    common = rows.astype(np.float32) @ items.astype(np.float32).T
+    return int(np.count_nonzero(common, axis=1).max())
+
+
 def _equal_rows(left: Tensor, right: Tensor) -> Bool[Tensor, "n m"]:
     # Number the distinct rows once: pairs then compare a number instead of a row.
     rows = torch.cat([left, right])
-    numbers: Tensor = rows.unique(dim=0, return_inverse=True)[1]  # type: ignore[no-untyped-call]
+    if uses_kernels(rows.device):
+        numbers: Tensor = rows.unique(dim=0, return_inverse=True)[1]  # type: ignore[no-untyped-call]
+    else:
+        numbers = _number_rows(rows)
     return numbers[: len(left), None] == numbers[None, len(left) :]
+
+
+def _number_rows(rows: Tensor) -> Int64[Tensor, " n"]:
+    """Number distinct rows as `unique` does, but for which the host need not know how many.
+
+    Rows are sorted by a fingerprint of 64 bits, and neighbours compared.
+    """
+    if rows.is_floating_point():
+        rows = rows + 0.0  # −0 becomes 0
+        rows = rows.view(torch.int64 if rows.dtype == torch.float64 else torch.int32)
+    rows = rows.long()
+    factors = torch.arange(1, rows.shape[1] + 1, device=rows.device) * 0x1E3779B97F4A7C15
+    factors = (factors ^ factors >> 29) * 0x3F58476D1CE4E5B9
+    order = (rows * (factors ^ factors >> 32 | 1)).sum(dim=1).argsort()
+    ordered = rows[order]
+    differs = (ordered[1:] != ordered[:-1]).any(dim=1).cumsum(dim=0)
+    return torch.zeros_like(order).scatter_(0, order[1:], differs)
 
 
 class _SquaredDistances(torch.autograd.Function):
@@ -112,19 +167,40 @@ class _SquaredDistances(torch.autograd.Function):
             return torch.from_numpy(
                 compiled_squared_distances(rows.detach().numpy(), columns.detach().numpy())
             )
-        # In tensor operations, one bit at a time: the order in which the kernel adds.
-        distances = rows.new_zeros(len(rows), len(columns))
-        for bit in range(rows.shape[1]):
-            distances += (rows[:, bit, None] - columns[:, bit]).square()
-        return distances
+        return _sum_squares(rows, columns)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
         rows, columns = ctx.saved_tensors
         # Backward may run inside an autocast region.
-        with torch.autocast(rows.device.type, enabled=False):
+        with without_autocast(rows.device):
             # d|a − b|²/da = 2 (a − b), summed over all b at once, and the same for b.
             row_gradient = 2 * (gradient.sum(dim=1)[:, None] * rows - gradient @ columns)
             column_gradient = 2 * (gradient.sum(dim=0)[:, None] * columns - gradient.T @ rows)
         return row_gradient, column_gradient
+
+
+def _sum_squares(
+    rows: Float[Tensor, "n bits"], columns: Float[Tensor, "m bits"]
+) -> Float[Tensor, "n m"]:
+    """Add up squared differences in tensor operations, bit after bit, as the kernel does.
+
+    In place, in blocks of rows and of bits. A fused product and sum would round once where the
+    kernel rounds twice, and order close distances otherwise.
+    """
+    distances = rows.new_zeros(len(rows), len(columns))
+    by_bit = columns.T.unsqueeze(1).contiguous()  # [bit, 1, column]
+    n_rows = max(1, CHUNK // max(1, len(columns)))
+    n_bits = max(1, CHUNK // max(1, min(n_rows, len(rows)) * len(columns)))
+    for start in range(0, len(rows), n_rows):
+        sums = distances[start : start + n_rows]
+        block = rows[start : start + n_rows].T.unsqueeze(2)  # [bit, row, 1]
+        buffer = rows.new_empty(min(n_bits, len(block)), *sums.shape)
+        for bit in range(0, len(block), n_bits):
+            some = block[bit : bit + n_bits]
+            squares = buffer[: len(some)]
+            torch.sub(some, by_bit[bit : bit + n_bits], out=squares)
+            for square in squares.mul_(squares).unbind():
+                sums.add_(square)
+    return distances

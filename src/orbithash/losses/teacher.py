@@ -11,9 +11,11 @@ from jaxtyping import Bool, Float, Int16, Int64
 from torch import Tensor, nn
 
 from orbithash.errors import InputError
-from orbithash.losses.inputs import check_teacher
+from orbithash.losses import pairs
+from orbithash.losses.inputs import ChecksAtOnce, ValueChecks, check_teacher
 
 NEIGHBOUR_SHARES = (0.015, 0.04, 0.1)  # of a list: grades 3, 2 and 1
+ROUNDING = 1e-9  # 0.04 · 175 is above 7 in floats
 
 
 @torch.no_grad()
@@ -23,6 +25,7 @@ def neighbour_grades(
     shares: Sequence[float] = NEIGHBOUR_SHARES,
     *,
     skipped: Bool[Tensor, "n list"] | None = None,
+    checks: ValueChecks | None = None,
 ) -> Int16[Tensor, "n list"]:
     """Grade the images of batch and memory by their similarity to each image of the batch.
 
@@ -35,13 +38,14 @@ def neighbour_grades(
         ref_teacher: A vector for each image of the memory.
         shares: Parts of a list, above 0 and at most 1.
         skipped: The images that are not in an anchor's list, with grade 0: by default the anchor.
+        checks: The checks of values; by default they raise on every device, and wait for it.
 
     >>> neighbour_grades(torch.tensor([[1.0, 0.0], [0.9, 0.0], [0.0, 1.0]]), shares=(0.5, 1.0))
     tensor([[0, 2, 1],
             [2, 0, 1],
             [1, 2, 0]], dtype=torch.int16)
     """
-    vectors, n = check_teacher(teacher, ref_teacher), len(teacher)
+    vectors, n = check_teacher(teacher, ref_teacher, checks or ChecksAtOnce()), len(teacher)
     check_shares(shares)
     if skipped is None:
         skipped = torch.eye(n, len(vectors), dtype=torch.bool, device=vectors.device)
@@ -51,13 +55,17 @@ def neighbour_grades(
             f"{len(skipped)} embeddings and {skipped.shape[1] - len(skipped)} of the memory; pass "
             "a vector for each embedding, those of the memory as ref_teacher"
         )
-    with torch.autocast(vectors.device.type, enabled=False):
+    with pairs.without_autocast(vectors.device):
         directions = nn.functional.normalize(vectors - vectors.mean(dim=0))
         similarity = directions[:n] @ directions.T
     similarity.masked_fill_(skipped.to(vectors.device), -math.inf)
     lengths = (~skipped).sum(dim=1, keepdim=True).to(vectors.device)
-    counts = [share_counts(share, lengths) for share in shares]
-    most = int(torch.cat(counts).max()) if n else 0
+    # By a table for all lengths, as some devices have no double precision.
+    all_lengths = torch.arange(len(vectors) + 1)
+    counts = [
+        pairs.moved(share_counts(share, all_lengths), vectors.device)[lengths] for share in shares
+    ]
+    most = most_graded(shares, len(vectors))
     nearest_first = similarity.topk(most, dim=1).values
     grades = torch.zeros(similarity.shape, dtype=torch.int16, device=vectors.device)
     for count in counts:
@@ -72,7 +80,16 @@ def share_counts(share: float, lengths: Tensor) -> Tensor:
     >>> share_counts(0.04, torch.tensor([0, 9, 175]))
     tensor([0, 1, 7])
     """
-    return (share * lengths.double() - 1e-9).ceil().long()  # 0.04 · 175 is above 7 in floats
+    return (share * lengths.double() - ROUNDING).ceil().long()
+
+
+def most_graded(shares: Sequence[float], length: int) -> int:
+    """Return how many images of a list of this length are in the largest share.
+
+    >>> most_graded((0.015, 0.04), 175)
+    7
+    """
+    return math.ceil(max(shares) * length - ROUNDING)
 
 
 def nearest(
@@ -83,7 +100,8 @@ def nearest(
     `lowest` is the lowest of their similarities.
     """
     mask = similarity >= lowest
-    if torch.equal(mask.sum(dim=1, keepdim=True), count):  # there are no ties, as is usual
+    # On the CPU, look whether there are ties; usually there are none.
+    if pairs.uses_kernels(mask.device) and torch.equal(mask.sum(dim=1, keepdim=True), count):
         return mask
     nearer, equal = similarity > lowest, similarity == lowest
     n_equal = count - nearer.sum(dim=1, keepdim=True)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -107,9 +107,10 @@ class EpochTotals:
 
     def add(self, loss: nn.Module, value: Tensor, embeddings: Float[Tensor, "n bits"]) -> None:
         self.losses.append(value.item())
-        if isinstance(loss, CountsTriplets):
-            self.active.append(loss.active_share)
-            self.n_triplets = (self.n_triplets or 0) + loss.n_triplets
+        active_share: float | None = getattr(loss, "active_share", None)
+        if active_share is not None:  # as of a loss that `CountsTriplets`
+            self.active.append(active_share)
+            self.n_triplets = (self.n_triplets or 0) + cast(CountsTriplets, loss).n_triplets
         ones = (embeddings.detach() > 0.5).sum(dim=0).cpu()
         self.ones = ones if self.ones is None else self.ones + ones
         self.n_images += len(embeddings)
