@@ -32,7 +32,7 @@ def lock_file(kernel: Dispatcher) -> Path:
 
 @contextmanager
 def locked(file: Path) -> Iterator[None]:
-    file.parent.mkdir(exist_ok=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("w") as opened:
         fcntl.flock(opened, fcntl.LOCK_EX)
         try:
