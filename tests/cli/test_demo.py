@@ -40,6 +40,7 @@ def test_demo_prints_the_table_the_report_and_the_next_command(tmp_path, capsys)
     assert [path.name for path in out.parent.iterdir()] == ["report"]
 
 
+@pytest.mark.slow
 def test_demo_replaces_its_own_report_only_when_forced(tmp_path, capsys):
     assert run(["demo", "--out", str(tmp_path / "report")]) == 0
     page = tmp_path / "report" / "report.html"

@@ -71,6 +71,7 @@ def googlenet() -> HashingNetwork:
     return network
 
 
+@pytest.mark.slow
 def test_googlenet_gives_what_torch_gives_for_any_number_of_images(googlenet):
     # 75 pixels, so that every pool has a window that the border cuts off.
     runs = OnnxNetwork(googlenet, side=75)
@@ -170,7 +171,11 @@ def test_a_network_on_small_images_takes_them_as_they_are(tmp_path, rng):
     np.testing.assert_allclose(embeddings, encoder.embed(images), atol=1e-5)
 
 
-@pytest.mark.parametrize("method", HASHERS)
+@pytest.mark.parametrize(
+    "method",
+    # A linear one and a kernel are enough for every day.
+    [m if m in ("itq", "ksh") else pytest.param(m, marks=pytest.mark.slow) for m in HASHERS],
+)
 def test_every_hasher_gives_the_same_codes_in_another_runtime(method, tmp_path, rng):
     features = rng.normal(1, 2, size=(60, 8)).astype(np.float32)
     hasher = HASHERS[method](n_bits=6, random_state=0).fit(features, np.arange(60) % 3)

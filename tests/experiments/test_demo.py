@@ -143,6 +143,7 @@ def test_the_stored_codes_answer_as_the_report_says(finished):
     assert isinstance(found, Neighbours)
 
 
+@pytest.mark.slow
 def test_the_same_settings_give_the_same_figures(finished, tmp_path, monkeypatch):
     folder, _, _ = finished
     quick = {name: HASHERS[name] for name in ("lsh", "itq")}

@@ -42,7 +42,13 @@ def first_bits(codes, n_bits, n):
 
 
 @pytest.mark.parametrize("method", LOSSES)
-@pytest.mark.parametrize("many_labels", [False, True], ids=["one label", "several labels"])
+@pytest.mark.parametrize(
+    "many_labels",
+    [
+        pytest.param(False, id="one label"),
+        pytest.param(True, id="several labels", marks=pytest.mark.slow),
+    ],
+)
 def test_every_loss_trains_nested_codes(method, many_labels):
     made = clouds(many_labels=many_labels)
     data = made["features"], made["labels"]
@@ -85,6 +91,7 @@ def test_a_loss_of_ones_own_is_called_with_every_prefix(arrays):
     assert widths == {4, 8, 16}
 
 
+@pytest.mark.slow
 def test_prefixes_of_nested_codes_are_better_than_those_of_other_codes():
     made = clouds(classes=16, per_class=12, d=32)
     data = made["features"], made["labels"]

@@ -273,6 +273,7 @@ def test_the_frozen_backbones_features_are_the_teacher(options, out, photos, tmp
         assert all(tuple(row) in rows for row in np.round(teacher.numpy(), 4).tolist())
 
 
+@pytest.mark.slow
 def test_a_whole_network_with_a_teacher_resumes_with_the_same_weights(photos, tmp_path):
     images, network = photos
     options = {"method": look(), "progress": False, **network, **WHOLE}

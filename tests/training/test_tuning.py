@@ -111,7 +111,7 @@ def test_the_backbone_of_a_head_stays_as_it_is(photos):
     assert len(encoder.history) == 3
 
 
-@pytest.mark.parametrize("method", ["itq", "sdh"])
+@pytest.mark.parametrize("method", ["itq", pytest.param("sdh", marks=pytest.mark.slow)])
 def test_a_hasher_searches_by_picture_and_is_exported(photos, tmp_path, method, capsys):
     images, table, _ = photos
     trained, index, model = tmp_path / "run", tmp_path / "x.orbit", tmp_path / "model.onnx"
@@ -219,7 +219,9 @@ def test_options_of_images_are_refused_for_features(photos, tmp_path):
             orbithash.train(arrays, bits=8, **{option: "head" if option == "tune" else 1})
 
 
-@pytest.mark.parametrize("stage", ["features", "head", "whole"])
+@pytest.mark.parametrize(
+    "stage", [pytest.param("features", marks=pytest.mark.slow), "head", "whole"]
+)
 def test_a_run_stopped_in_any_stage_resumes_to_the_same_bits(photos, tmp_path, stage):
     settings = {"tune": "whole", "epochs": 2, "batch_size": 12, "workers": 0, "views": 1}
     undisturbed = train(photos, out=tmp_path / "undisturbed", **settings)

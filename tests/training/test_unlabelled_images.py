@@ -138,7 +138,7 @@ def test_images_of_the_source_are_not_added_again(photos, further, tmp_path):
         with_unlabelled(images, further)
 
 
-@pytest.mark.parametrize("tune", ["head", "whole"])
+@pytest.mark.parametrize("tune", ["head", pytest.param("whole", marks=pytest.mark.slow)])
 def test_a_folder_of_images_is_added_by_the_command(tune, photos, tmp_path, capsys):
     images, flat, weights = photos
     options = ["--backbone", "small-cnn", "--weights", str(weights), "--tune", tune]

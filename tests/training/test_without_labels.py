@@ -149,7 +149,7 @@ def test_a_table_needs_no_labels(header, tmp_path):
 # Images and the command
 
 
-@pytest.mark.parametrize("tune", ["head", "whole"])
+@pytest.mark.parametrize("tune", ["head", pytest.param("whole", marks=pytest.mark.slow)])
 def test_a_folder_without_classes_is_learned_from(tune, photos, tmp_path, capsys):
     images, network = photos
     flat = tmp_path / "flat"

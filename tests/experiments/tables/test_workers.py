@@ -28,6 +28,7 @@ def test_an_unexpected_error_is_written_to_a_file(tmp_path):
     assert "Traceback" in file.read_text()
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_costs_one_run_and_is_replaced(tmp_path):
     runs = quick_runs(clouds_source(tmp_path), n_seeds=2)
     kills = iter([True])
