@@ -14,6 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 # Test files in a package's folder that test several of its modules together.
 CROSS_CUTTING = {
+    "devices",
     *("commands", "train_images", "nested_codes"),  # cli, training
     *("registry", "engines", "call_depth", "durability"),  # hashers, index
     *("resuming", "memory_use", "hold_out_classes", "teacher"),  # training
