@@ -23,7 +23,7 @@ from orbithash.kernels.plain_search import nearest_reference
 @pytest.mark.parametrize(
     "moments",
     [
-        pytest.param((36, 10, 28, 135), id="few"),
+        pytest.param((70, 10, 60, 235), id="few"),
         pytest.param(range(30, 330, 6), marks=pytest.mark.slow, id="many"),
     ],
 )
