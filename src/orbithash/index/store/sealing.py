@@ -134,7 +134,8 @@ class Sealing:
             if file is not None:
                 tables.connection.execute(
                     "INSERT INTO sources (name, stamp, n_codes) VALUES (?, ?, ?) "
-                    "ON CONFLICT (name) DO UPDATE SET (stamp, n_codes) = (excluded.stamp, excluded.n_codes)",
+                    "ON CONFLICT (name) DO UPDATE SET stamp = excluded.stamp, "
+                    "n_codes = excluded.n_codes",
                     file,
                 )
 
