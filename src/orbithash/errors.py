@@ -123,6 +123,7 @@ class DamagedIndexError(InputError):
     """A file of an index has changed since it was written: truncated, overwritten, flipped bits."""
 
     def __init__(self, path: Path, reason: str) -> None:
+        self.reason = reason
         super().__init__(
             f"the index {path} is damaged: {reason}; restore it from a copy, or save the intact "
             "items with its method undamaged(), and check the disk"

@@ -4,11 +4,13 @@ A reader sees the segments of its transaction. A segment that was merged away si
 the folder, but a process that has mapped it keeps it until it has seen the newer state.
 """
 
+import logging
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Int64
@@ -18,6 +20,8 @@ from orbithash.index.parted_table import NO_IDS, Part
 from orbithash.index.store.database import change_number, check_number, database_format
 from orbithash.index.store.rows import MODULUS, id_checksum
 from orbithash.index.store.segment import Segment, SegmentInfo
+
+logger = logging.getLogger(__name__)
 
 COLUMNS = "number, file, count, first, last, length, checksum, n_described, n_removed, removed_sum"
 
@@ -78,8 +82,16 @@ class OpenSegments:
 class Manifest:
     """The database tables `segments` and `removed`; the caller has begun a transaction."""
 
-    def __init__(self, connection: sqlite3.Connection, folder: Path, files: OpenSegments) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        folder: Path,
+        files: OpenSegments,
+        *,
+        unchecked: bool = False,
+    ) -> None:
         self._connection, self._folder, self._files = connection, folder, files
+        self._unchecked = unchecked  # leave out segments that cannot be opened
         self._version: object = None
         self._segments: tuple[LiveSegment, ...] = ()
         self._last_removed = 0  # number of the last row of `removed` that was read
@@ -141,13 +153,32 @@ class Manifest:
         query = "SELECT coalesce(sum(count - n_removed), 0) FROM segments"
         return int(self._connection.execute(query).fetchone()[0])
 
+    def check(self) -> None:
+        """Raise unless all segments are there, and can be opened."""
+        for row in self._rows():
+            try:
+                self._files.get(SegmentInfo(*row[1:7]))
+            except SegmentGoneError as error:
+                raise DamagedIndexError(self._folder, f"{error} is missing") from None
+
+    def _rows(self) -> list[tuple[Any, ...]]:
+        if database_format(self._connection) < 3:
+            return []
+        query = f"SELECT {COLUMNS} FROM segments ORDER BY number"
+        rows = self._connection.execute(query).fetchall()
+        check_number(self._connection, self._folder, "n_segments", len(rows))
+        return rows
+
     def _read(self) -> Iterator[LiveSegment]:
         if database_format(self._connection) < 3:
             return
-        rows = self._connection.execute(
-            f"SELECT {COLUMNS} FROM segments ORDER BY number"
-        ).fetchall()
-        check_number(self._connection, self._folder, "n_segments", len(rows))
+        try:
+            rows = self._rows()
+        except DamagedIndexError:
+            if not self._unchecked:
+                raise
+            query = f"SELECT {COLUMNS} FROM segments ORDER BY number"
+            rows = self._connection.execute(query).fetchall()
         # By file, because a number may be used again.
         known = {live.segment.info.file: live for live in self._segments}
         new = self._newly_removed()
@@ -156,12 +187,20 @@ class Manifest:
                 raise DamagedIndexError(self._folder, "its manifest is not as written")
             live = known.get(info[0])
             if live is None:
-                segment = self._files.get(SegmentInfo(*info))
+                try:
+                    segment = self._files.get(SegmentInfo(*info))
+                except (DamagedIndexError, SegmentGoneError) as error:
+                    if not self._unchecked:
+                        raise
+                    logger.warning("left out: %s", error)
+                    continue
                 live = LiveSegment(number, segment, n_described, NO_IDS, 0)
             if number in new:
                 removed = np.sort(np.concatenate([live.removed, new[number]]))
                 live = replace(live, removed=removed, removed_sum=id_checksum(removed))
-            if (len(live.removed), live.removed_sum) != (n_removed, removed_sum):
+            if not self._unchecked and (len(live.removed), live.removed_sum) != (
+                *(n_removed, removed_sum),
+            ):
                 raise DamagedIndexError(
                     self._folder,
                     f"the list of items that were removed from {info[0]} is not as written",

@@ -138,6 +138,28 @@ class MetadataRows:
         """Return the number of items with each label."""
         return self._labels.counts()
 
+    def labels(self) -> list[str]:
+        """Return all labels, also those that a damaged table has no items of."""
+        return self._labels.labels()
+
+    def items_with(self, label: str) -> Int64[np.ndarray, " n"]:
+        return self._labels.items_with([label])
+
+    def sources(self) -> list[str]:
+        """Return the names of all sources."""
+        return [name for (name,) in self._connection.execute("SELECT name FROM sources")]
+
+    def checked(self) -> Iterator[tuple[int, str, str]]:
+        """Yield the id and the labels of each row, and what is wrong with it."""
+        names = self._source_names()
+        for row in self._connection.execute(f"SELECT {COLUMNS} FROM items"):
+            error = ""
+            try:
+                self._check(row, names)
+            except DamagedIndexError as damaged:
+                error = damaged.reason
+            yield row[0], row[4], error
+
     def check_count(self) -> None:
         """Raise if there are more or fewer rows than were stored."""
         (count,) = self._connection.execute("SELECT count(*) FROM items NOT INDEXED").fetchone()
@@ -283,11 +305,13 @@ class LabelTable:
 
     def counts(self) -> dict[str, int]:
         """Return the number of items with each label in use."""
+        counts = {label: len(self._ids(label)) for label in self.labels()}
+        return {label: count for label, count in counts.items() if count}
+
+    def labels(self) -> list[str]:
         # If one of the tables is damaged, a label may be in the other only.
         query = "SELECT label FROM labels UNION SELECT label FROM label_sums ORDER BY label"
-        labels = [label for (label,) in self._connection.execute(query)]
-        counts = {label: len(self._ids(label)) for label in labels}
-        return {label: count for label, count in counts.items() if count}
+        return [label for (label,) in self._connection.execute(query)]
 
     def _ids(self, label: str) -> Int64[np.ndarray, " n"]:
         rows = self._connection.execute("SELECT id FROM labels WHERE label = ?", (label,))

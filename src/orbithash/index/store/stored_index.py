@@ -8,7 +8,6 @@ model.safetensors    the encoder
 import errno
 import hashlib
 import logging
-import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
@@ -20,7 +19,7 @@ import numpy as np
 from jaxtyping import Int64, UInt8
 from numpy.typing import ArrayLike
 
-from orbithash.codes import MAX_BITS, MIN_BITS, as_codes, check_n_bits
+from orbithash.codes import as_codes, check_n_bits
 from orbithash.errors import (
     DamagedIndexError,
     HashingError,
@@ -53,13 +52,13 @@ from orbithash.index.memory import MemoryIndex
 from orbithash.index.parted_table import PartedTable, as_parts
 from orbithash.index.store.blocks import LoadedTable
 from orbithash.index.store.changes import Changes
+from orbithash.index.store.checking import problems
 from orbithash.index.store.database import (
     NUMBERS,
     close,
     connect,
     create_database,
     database_format,
-    reading,
     writing,
 )
 from orbithash.index.store.manifest import LiveSegment, OpenSegments
@@ -70,7 +69,7 @@ from orbithash.index.store.reading import (
     stored_items,
     undamaged_of_segments,
 )
-from orbithash.index.store.tables import Tables
+from orbithash.index.store.tables import Tables, read_facts
 
 logger = logging.getLogger(__name__)
 
@@ -83,17 +82,19 @@ class StoredIndex(ClosesOnExit):
     start.
     """
 
-    def __init__(self, folder: Path, engine: type[MemoryIndex]) -> None:
+    def __init__(self, folder: Path, engine: type[MemoryIndex], *, unchecked: bool = False) -> None:
+        """Open an index; `unchecked` also if parts of it are missing, for `undamaged`."""
         self.folder = folder
         with closing(connect(folder)) as connection:
             self._facts = read_facts(connection, folder)
         self.n_bits = self._facts["n_bits"]
         files = OpenSegments(folder, self.n_bits)
-        self._tables = Tables(folder, self.n_bits, files)
+        self._tables = Tables(folder, self.n_bits, files, unchecked=unchecked)
         self._lock = threading.RLock()  # threads share the connection
         try:
             with self._tables.reading() as segments:
-                check_manifest(self._tables, segments)
+                if not unchecked:
+                    check_manifest(self._tables, segments)
             self._changes = Changes(folder, self.n_bits, files)
         except BaseException:
             close(self._tables.connection, folder)
@@ -169,6 +170,17 @@ class StoredIndex(ClosesOnExit):
     def compact(self) -> None:
         """Write all codes into one segment, without items that were removed."""
         self._changes.compact()
+
+    def check(self) -> list[str]:
+        """Read and verify everything; return what is damaged, in words that name it."""
+        with self._lock, self._tables.reading() as segments:
+            found = list(problems(self._tables, segments))
+        try:
+            if "encoder" in self._facts:
+                self.encoder()
+        except DamagedIndexError as error:
+            found.append(error.reason)
+        return found
 
     def get(self, ids: ArrayLike) -> Items:
         """Return these items, in this order."""
@@ -331,17 +343,6 @@ class StoredIndex(ClosesOnExit):
     def _loaded_table(self) -> CodeTable | None:
         """Return what is in blocks, if it is loaded in this state."""
         return self._loaded.codes if self._tables.version() == self._version else None
-
-
-def read_facts(connection: sqlite3.Connection, folder: Path) -> dict[str, Any]:
-    with reading(connection, folder):
-        facts = dict(connection.execute("SELECT name, value FROM facts").fetchall())
-    for name in ("n_bits", "next_id", "version"):
-        if not isinstance(facts.get(name), int):
-            raise DamagedIndexError(folder, f"its {name} is not as written")
-    if not MIN_BITS <= facts["n_bits"] <= MAX_BITS:
-        raise DamagedIndexError(folder, f"{facts['n_bits']} is not a valid number of bits")
-    return facts
 
 
 ENCODER = "model.safetensors"  # the name it has in a run, so that orbithash.load takes either

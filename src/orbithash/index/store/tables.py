@@ -1,5 +1,6 @@
 """The tables of an index through one connection, and transactions on them."""
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
+from orbithash.codes import MAX_BITS, MIN_BITS
 from orbithash.errors import DamagedIndexError
 from orbithash.index.checks import LARGEST_ID
 from orbithash.index.store.blocks import CodeBlocks
@@ -23,11 +25,13 @@ GONE_ATTEMPTS = 20  # one fails only if segments are merged between reading and 
 class Tables:
     """One connection to an index; not for several threads at once."""
 
-    def __init__(self, folder: Path, n_bits: int, files: OpenSegments) -> None:
+    def __init__(
+        self, folder: Path, n_bits: int, files: OpenSegments, *, unchecked: bool = False
+    ) -> None:
         self.folder, self.connection = folder, connect(folder)
         self.blocks = CodeBlocks(self.connection, folder, n_bits)
         self.rows = MetadataRows(self.connection, folder)
-        self.manifest = Manifest(self.connection, folder, files)
+        self.manifest = Manifest(self.connection, folder, files, unchecked=unchecked)
 
     @contextmanager
     def reading(self) -> Iterator[tuple[LiveSegment, ...]]:
@@ -101,3 +105,14 @@ class Tables:
             positions, is_stored = live.find(ids)
             if is_stored.any():
                 yield live, ids[is_stored], positions[is_stored]
+
+
+def read_facts(connection: sqlite3.Connection, folder: Path) -> dict[str, Any]:
+    with reading(connection, folder):
+        facts = dict(connection.execute("SELECT name, value FROM facts").fetchall())
+    for name in ("n_bits", "next_id", "version"):
+        if not isinstance(facts.get(name), int):
+            raise DamagedIndexError(folder, f"its {name} is not as written")
+    if not MIN_BITS <= facts["n_bits"] <= MAX_BITS:
+        raise DamagedIndexError(folder, f"{facts['n_bits']} is not a valid number of bits")
+    return facts
