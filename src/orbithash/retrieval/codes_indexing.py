@@ -106,7 +106,7 @@ def metadata_of(codes: CodesFile, row: int, code: bytes, source: str) -> Metadat
 def reported(
     batches: Iterable[UInt8[np.ndarray, "m bytes"]],
     total: int,
-    progress: Callable[[int, int], None],
+    progress: Progress,
 ) -> Iterator[UInt8[np.ndarray, "m bytes"]]:
     done = 0
     for batch in batches:
