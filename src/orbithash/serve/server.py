@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 import h11
+import numpy as np
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -51,11 +52,7 @@ def run_workers(
     """Serve an index by several processes, each of which opens it, until this one is ended."""
     check_exposure(settings)
     warnings.filterwarnings("ignore", module="PIL")
-    # Loaded once, before the processes part.
-    import orbithash.index.memory
-    import orbithash.kernels.asymmetric
-    import orbithash.kernels.nearest  # noqa: F401
-
+    load_kernels()
     with listen(settings.host, settings.port) as listener:
 
         def work() -> None:
@@ -66,6 +63,18 @@ def run_workers(
 
         ready(address_of(listener))
         several_workers.run_workers(work, n_workers)
+
+
+def load_kernels() -> None:
+    """Load what searches need before the processes part, so that it is in memory once.
+
+    Only a loop without threads may run: after a fork, OpenMP could not start any.
+    """
+    import orbithash.kernels.asymmetric
+    import orbithash.kernels.nearest  # noqa: F401
+    from orbithash.kernels.wide_compare import lowest_bit
+
+    lowest_bit(np.uint64(1))  # numba and what it needs are loaded with the first compiled function
 
 
 def create_server(app: Callable[..., object], settings: ServeSettings) -> uvicorn.Server:
