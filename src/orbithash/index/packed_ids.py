@@ -30,8 +30,8 @@ class IdRange:
         return self.count
 
     def __getitem__(
-        self, positions: Shaped[np.ndarray, " m"] | slice | int
-    ) -> Int64[np.ndarray, " m"]:
+        self, positions: Shaped[np.ndarray, "..."] | slice | int
+    ) -> Int64[np.ndarray, "..."]:
         return np.asarray(self.first + as_positions(positions, self.count))
 
     def find(self, ids: Int64[np.ndarray, " m"]) -> Found:
@@ -60,8 +60,8 @@ class PackedIds:
         return sum(array.nbytes for array in arrays)
 
     def __getitem__(
-        self, positions: Shaped[np.ndarray, " m"] | slice | int
-    ) -> Int64[np.ndarray, " m"]:
+        self, positions: Shaped[np.ndarray, "..."] | slice | int
+    ) -> Int64[np.ndarray, "..."]:
         positions = np.asarray(as_positions(positions, self.count))
         runs, places = np.divmod(positions, RUN)
         widths = self.widths[runs]
@@ -152,7 +152,7 @@ def merged_runs(parts: list[Ids], size: int) -> Iterator[list[slice]]:
 
 
 def as_positions(
-    positions: Shaped[np.ndarray, " m"] | slice | int, count: int
+    positions: Shaped[np.ndarray, "..."] | slice | int, count: int
 ) -> Int64[np.ndarray, "..."]:
     if isinstance(positions, slice):
         return np.arange(*positions.indices(count), dtype=np.int64)

@@ -53,7 +53,7 @@ def index_bare(
             f"{codes.file} has changed since its {known[1]} codes were stored; give the new ones "
             "another file name, or another index"
         )
-    batches: Iterable[UInt8[np.ndarray, "m bytes"]] = codes.batches()
+    batches: Iterable[UInt8[np.ndarray, ...]] = codes.batches()
     if ids is not None and np.any(ids[1:] <= ids[:-1]):
         order = np.argsort(ids, kind="stable")  # all codes at once, to sort them
         everything = np.concatenate(list(batches))
@@ -104,7 +104,7 @@ def metadata_of(codes: CodesFile, row: int, code: bytes, source: str) -> Metadat
 
 
 def reported(
-    batches: Iterable[UInt8[np.ndarray, "m bytes"]],
+    batches: Iterable[UInt8[np.ndarray, "..."]],
     total: int,
     progress: Progress,
 ) -> Iterator[UInt8[np.ndarray, "m bytes"]]:

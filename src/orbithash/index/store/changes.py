@@ -83,7 +83,7 @@ class Changes:
     def add_segment(
         self,
         ids: IdRange | Int64[np.ndarray, " n"],
-        batches: Iterable[UInt8[np.ndarray, "m bytes"]],
+        batches: Iterable[UInt8[np.ndarray, "..."]],
         file: tuple[str, str, int] | None = None,
     ) -> None:
         """Store codes without metadata under ascending ids, in a segment of their own."""

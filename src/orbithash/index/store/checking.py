@@ -34,6 +34,9 @@ def problems(tables: Tables, segments: tuple[LiveSegment, ...]) -> Iterator[str]
     yield from of_ids(tables, segments)
     yield from of_rows(tables, segments)
     for label in tables.rows.labels():
+        if not isinstance(label, str):
+            yield f"the label {label!r} is no text"
+            continue
         yield from failed(lambda label=label: tables.rows.items_with(label))  # type: ignore[misc]
     for source in tables.rows.sources():
         yield from failed(lambda source=source: tables.rows.known(source))  # type: ignore[misc]

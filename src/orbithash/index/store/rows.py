@@ -138,7 +138,7 @@ class MetadataRows:
         """Return the number of items with each label."""
         return self._labels.counts()
 
-    def labels(self) -> list[str]:
+    def labels(self) -> list[Any]:
         """Return all labels, also those that a damaged table has no items of."""
         return self._labels.labels()
 
@@ -308,7 +308,7 @@ class LabelTable:
         counts = {label: len(self._ids(label)) for label in self.labels()}
         return {label: count for label, count in counts.items() if count}
 
-    def labels(self) -> list[str]:
+    def labels(self) -> list[Any]:
         # If one of the tables is damaged, a label may be in the other only.
         query = "SELECT label FROM labels UNION SELECT label FROM label_sums ORDER BY label"
         return [label for (label,) in self._connection.execute(query)]

@@ -91,7 +91,6 @@ class Sealing:
     def _run(self, *, everything: bool) -> None:
         least = 1 if everything else SEAL_AT
         while self._count_in_blocks() >= least:
-            self._check_stopped()
             self._seal_blocks()
         while True:
             with self._tables.reading() as segments:
@@ -103,7 +102,7 @@ class Sealing:
     def add(
         self,
         ids: IdRange | Int64[np.ndarray, " n"],
-        batches: Iterable[UInt8[np.ndarray, "m bytes"]],
+        batches: Iterable[UInt8[np.ndarray, "..."]],
         file: tuple[str, str, int] | None = None,
     ) -> None:
         """Store codes without metadata under ascending ids; the caller holds the lock.

@@ -5,7 +5,7 @@ words       uint64 (words, n), the whole table of codes, as `as_words` returns i
 described   one bit for each code, whether it has metadata; only where some have and some have not
 offsets     packed ids (see packed_ids.py); none where the ids are a range
 directory   bases, widths and starts of the runs of ids
-checksums   CRC-32 of each piece: of 8,192 codes, each row of words, the ids and the bits
+checksums   of each piece: of 8,192 codes, each row of words, the ids and the bits
 
 Each section starts on a page of its own. All processes that map a file share its pages.
 
@@ -19,7 +19,6 @@ import os
 import threading
 import zlib
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -31,9 +30,12 @@ from orbithash.codes import code_bytes
 from orbithash.errors import DamagedIndexError
 from orbithash.index.code_table import CodeTable
 from orbithash.index.packed_ids import RUN, IdRange, Ids, PackedIds, find_ids, pack_run
+from orbithash.kernels.plain_checksums import run_checksums_reference
 from orbithash.kernels.plain_search import WORD_BYTES
 
 PAGE = 4096
+FEW_RUNS = 32  # are verified by numpy in a few milliseconds; loading numba would take longer
+MANY_RUNS = 4096  # are verified at once
 SECTIONS = ("words", "described", "offsets", "directory", "checksums")
 MAGIC = "orbithash segment 1"
 NONE, ALL, SOME = "none", "all", "some"  # of the items have metadata
@@ -65,7 +67,7 @@ class SegmentWriter:
         self._starts["described"] = page_after(PAGE + WORD_BYTES * self._n_words * count)
         n_bytes = -(-count // 8) if described == SOME else 0
         self._starts["offsets"] = page_after(self._starts["described"] + n_bytes)
-        self._checksums = np.zeros((n_runs, self._n_words + 2), dtype="<u4")
+        self._checksums = np.zeros((n_runs, self._n_words + 2), dtype="<u8")
         self._directory = np.zeros((3, n_runs), dtype="<i8")
         self._written = self._offset_bytes = 0
         self._waiting: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
@@ -134,9 +136,8 @@ class SegmentWriter:
         for row in range(self._n_words):
             content = np.ascontiguousarray(words[row], dtype="<u8").view(np.uint8).data
             self._put("words", WORD_BYTES * (row * self._count + self._written), content)
-            for run, start in enumerate(range(0, len(content), WORD_BYTES * RUN), first_run):
-                piece = content[start : start + WORD_BYTES * RUN]
-                self._checksums[run, row] = zlib.crc32(piece)
+            sums = word_checksums(words[row])
+            self._checksums[first_run : first_run + len(sums), row] = sums
         packed: list[bytes] = []
         for run, start in enumerate(range(0, len(ids), RUN), first_run):
             base, width, offsets = pack_run(ids[start : start + RUN])
@@ -186,7 +187,7 @@ class Segment:
         self._n_words = -(-code_bytes(n_bits) // WORD_BYTES)
         words = self._section("words").view("<u8").reshape(self._n_words, info.count)
         self.n_runs = -(-info.count // RUN)
-        self._checksums = self._section("checksums").view("<u4").reshape(self.n_runs, -1)
+        self._checksums = self._section("checksums").view("<u8").reshape(self.n_runs, -1)
         self.table = CodeTable(n_bits, self._ids(), words)
         self._verified = np.zeros(self.n_runs, dtype=np.bool_)
         self._has_checksums = self._is_whole = False
@@ -200,15 +201,11 @@ class Segment:
         if self._is_whole:
             return
         with self._verifying:
-            runs = np.flatnonzero(~self._verified)
-            parts = np.array_split(runs, max(1, min(len(runs) // 64, os.cpu_count() or 1)))
             self._verify_checksums()
-            if len(parts) == 1:
-                self._verify_runs(runs)
-            else:
-                # CRC-32 releases the interpreter's lock.
-                with ThreadPoolExecutor(len(parts)) as threads:
-                    list(threads.map(self._verify_runs, parts))
+            for start in range(0, self.n_runs, MANY_RUNS):
+                runs = np.arange(start, min(start + MANY_RUNS, self.n_runs))
+                if not self._verified[runs].all():
+                    self._verify_runs(runs)
             self._is_whole = True
 
     def verify_at(self, positions: Int64[np.ndarray, " n"]) -> None:
@@ -216,7 +213,8 @@ class Segment:
         if not self._is_whole:
             self._verify_checksums()
             runs = np.unique(positions // RUN)
-            self._verify_runs(runs[~self._verified[runs]])
+            for run in runs[~self._verified[runs]]:
+                self._verify_runs(np.array([run]))
 
     def find(
         self, ids: Int64[np.ndarray, " m"]
@@ -271,22 +269,29 @@ class Segment:
         self._has_checksums = True
 
     def _verify_runs(self, runs: Int64[np.ndarray, " n"]) -> None:
-        words, ids, n_words = self.table.words, self.table.ids, self._n_words
-        bits = self._section("described")
-        for run in runs.tolist():
-            piece = slice(run * RUN, (run + 1) * RUN)
-            found = [crc(words[row, piece]) for row in range(n_words)]
-            if isinstance(ids, PackedIds):
-                width, start = int(ids.widths[run]), int(ids.starts[run])
-                n_bytes = -(-width * min(RUN, len(self) - run * RUN) // 8) * 8
-                found.append(crc(ids.offsets[start : start + n_bytes]))
-            else:
-                found.append(0)
-            found.append(crc(bits[run * RUN // 8 : (run + 1) * RUN // 8]))
-            if found != self._checksums[run].tolist():
-                stop = min((run + 1) * RUN, len(self))
-                raise self._damaged(f"has codes {run * RUN} to {stop - 1} that are not as written")
-            self._verified[run] = True
+        """Raise unless consecutive runs are as written."""
+        words, expected = self.table.words, self._checksums[runs]
+        piece = slice(int(runs[0]) * RUN, (int(runs[-1]) + 1) * RUN)
+        is_right = np.ones(len(runs), dtype=np.bool_)
+        for row in range(self._n_words):
+            is_right &= word_checksums(words[row, piece]) == expected[:, row]
+        if isinstance(self.table.ids, PackedIds) or self.described == SOME:
+            others = np.array([self._other_checksums(run) for run in runs.tolist()])
+            is_right &= (others == expected[:, self._n_words :]).all(axis=1)
+        self._verified[runs[is_right]] = True
+        if not is_right.all():
+            run = int(runs[~is_right][0])
+            stop = min((run + 1) * RUN, len(self))
+            raise self._damaged(f"has codes {run * RUN} to {stop - 1} that are not as written")
+
+    def _other_checksums(self, run: int) -> list[int]:
+        """Compute the checksums of the ids and the bits of a run."""
+        found, ids, bits = [0], self.table.ids, self._section("described")
+        if isinstance(ids, PackedIds):
+            width, start = int(ids.widths[run]), int(ids.starts[run])
+            n_bytes = -(-width * min(RUN, len(self) - run * RUN) // 8) * 8
+            found = [crc(ids.offsets[start : start + n_bytes])]
+        return [*found, crc(bits[run * RUN // 8 : (run + 1) * RUN // 8])]
 
     def _section(self, name: str) -> np.ndarray:
         start, length = self._sections[name]
@@ -312,6 +317,15 @@ class MappedFile:
             "typestr": "|u1",
             "version": 3,
         }
+
+
+def word_checksums(words: UInt64[np.ndarray, " n"]) -> UInt64[np.ndarray, " runs"]:
+    """Return the checksum of each run of words."""
+    if len(words) < FEW_RUNS * RUN:
+        return run_checksums_reference(words, RUN)
+    from orbithash.kernels.checksums import run_checksums
+
+    return run_checksums(words, RUN)
 
 
 def crc(array: np.ndarray) -> int:

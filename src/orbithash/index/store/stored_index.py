@@ -129,7 +129,7 @@ class StoredIndex(ClosesOnExit):
     def add_codes(
         self,
         n: int,
-        batches: Iterable[UInt8[np.ndarray, "m bytes"]],
+        batches: Iterable[UInt8[np.ndarray, "..."]],
         *,
         ids: Int64[np.ndarray, " n"] | None = None,
         file: tuple[str, str] | None = None,
@@ -145,7 +145,7 @@ class StoredIndex(ClosesOnExit):
             return int(self.next_id())
         checked = (as_codes(codes, self.n_bits) for codes in batches)
         self._changes.add_segment(reserved, checked, None if file is None else (*file, n))
-        return int(reserved[:1][0])
+        return int(np.asarray(reserved[:1])[0])
 
     def known_files(self) -> dict[str, tuple[str, int]]:
         """Return stamp and number of codes of every file that `add_codes` has stored, by name."""

@@ -17,8 +17,13 @@ def upgrade(connection: sqlite3.Connection, folder: Path) -> None:
     if database_format(connection) == FORMAT:
         return
     connection.execute("ALTER TABLE blocks RENAME TO old_blocks")
-    for statement in NEW_TABLES.split(";"):
-        connection.execute(statement)
+    # Not `executescript`, which would commit the transaction; comments may hold semicolons.
+    statement = ""
+    for line in NEW_TABLES.splitlines():
+        statement += line.partition("--")[0]
+        if statement.rstrip().endswith(";"):
+            connection.execute(statement)
+            statement = ""
     columns = "first, version, count, checksum, payload"
     connection.execute(f"INSERT INTO blocks ({columns}) SELECT {columns} FROM old_blocks")
     connection.execute("DROP TABLE old_blocks")
