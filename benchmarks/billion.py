@@ -48,7 +48,7 @@ SMALL = 100_000  # codes that take no memory to speak of, but more than numpy wo
 N_BITS, N_CLUSTERS, BATCH, N_QUERIES, K = 64, 1000, 1 << 20, 100, 10
 DISK_BYTES, MEMORY_BYTES = 9, 9  # of each code
 MAX_FAISS, MAX_TABLES = 10_000_000, 100_000_000
-REPEATS, REPEATS_OF_ONE, N_REQUESTS = 3, 15, 40
+REPEATS, REPEATS_OF_ONE, N_REQUESTS = 5, 31, 40
 CLAIMED = 100_000_000  # codes that the claims are about
 COLUMNS = (
     *("codes", "build", "disk", "import", "open", "memory", "net"),
