@@ -459,6 +459,19 @@ def as_format_2(folder) -> Path:
     return folder
 
 
+def test_a_copy_is_one_state_while_others_change_the_index(folder, tmp_path, monkeypatch):
+    expected = content(folder)
+    with open_index(folder) as index:
+        index.copy_to(tmp_path / "copy.orbit")
+        with pytest.raises(InputError, match="exists"):
+            index.copy_to(tmp_path / "copy.orbit")
+        index.remove([1])
+    assert content(tmp_path / "copy.orbit") == expected
+    with open_index(tmp_path / "copy.orbit") as copy:
+        assert copy.encoder() == b"an encoder"
+        assert copy.check() == []
+
+
 def test_only_one_connection_writes_at_a_time_where_sqlite_may_fail_at_it(tmp_path, monkeypatch):
     monkeypatch.setattr(locks, "NEEDS_LOCK", True)
     monkeypatch.setattr(locks, "WAIT", 0.01)

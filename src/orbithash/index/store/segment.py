@@ -238,6 +238,10 @@ class Segment:
         bits = self._section("described")[positions // 8] >> (7 - positions % 8).astype(np.uint8)
         return np.asarray(bits & 1, dtype=np.bool_)
 
+    def content(self) -> memoryview:
+        """Return the whole file."""
+        return self._mapped.data
+
     def n_described(self) -> int:
         if self.described != SOME:
             return len(self) if self.described == ALL else 0

@@ -5,7 +5,6 @@ codes-….segment      sealed codes, mapped and not loaded, see segment.py and s
 model.safetensors    the encoder
 """
 
-import errno
 import hashlib
 import logging
 import threading
@@ -24,10 +23,9 @@ from orbithash.errors import (
     DamagedIndexError,
     HashingError,
     InputError,
-    StorageError,
     UnknownIdError,
 )
-from orbithash.files import DISK_FAILURES, whole_folder
+from orbithash.files import whole_folder
 from orbithash.index.base import (
     NO_METADATA,
     Ball,
@@ -53,6 +51,7 @@ from orbithash.index.parted_table import PartedTable, as_parts
 from orbithash.index.store.blocks import LoadedTable
 from orbithash.index.store.changes import Changes
 from orbithash.index.store.checking import problems
+from orbithash.index.store.copying import ENCODER, copy_index, creation_error, folder_exists
 from orbithash.index.store.database import (
     NUMBERS,
     close,
@@ -181,6 +180,10 @@ class StoredIndex(ClosesOnExit):
         except DamagedIndexError as error:
             found.append(error.reason)
         return found
+
+    def copy_to(self, folder: str | Path) -> None:
+        """Write a copy of one state of the index into a new folder, while others may change it."""
+        copy_index(self._tables, self._lock, Path(folder))
 
     def get(self, ids: ArrayLike) -> Items:
         """Return these items, in this order."""
@@ -345,9 +348,6 @@ class StoredIndex(ClosesOnExit):
         return self._loaded.codes if self._tables.version() == self._version else None
 
 
-ENCODER = "model.safetensors"  # the name it has in a run, so that orbithash.load takes either
-
-
 def create_store(folder: Path, n_bits: int, *, encoder: bytes | None = None) -> None:
     """Create an empty index; `encoder` is the content of a run's encoder file."""
     check_n_bits(n_bits)
@@ -373,20 +373,3 @@ def write_store(new: Path, n_bits: int, encoder: bytes | None) -> None:
     create_database(new)
     with closing(connect(new)) as connection, writing(connection, new):
         connection.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
-
-
-def creation_error(folder: Path, error: OSError) -> HashingError:
-    """Translate an error of the file system into ours."""
-    # Another process has created it meanwhile. If its parent is a file, it does not exist.
-    if error.errno in (errno.EEXIST, errno.ENOTEMPTY) and folder.exists():
-        return folder_exists(folder)
-    if error.errno in DISK_FAILURES:
-        return StorageError(
-            f"cannot write {folder}: {error.strerror}; no partial index is left: free some space, "
-            "or check the disk, and try again"
-        )
-    return InputError(f"cannot write {folder}: {error.strerror}; choose another name")
-
-
-def folder_exists(folder: Path) -> InputError:
-    return InputError(f"{folder} exists; open it, or give the new index another name")
