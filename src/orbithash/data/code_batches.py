@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Int64, UInt8
@@ -95,9 +95,9 @@ def open_codes(file: Path, n_bits: int | None = None) -> CodesFile:
 
 def open_array(
     file: Path, name: str, stack: ExitStack
-) -> tuple[IO[bytes], tuple[tuple[int, ...], bool, "np.dtype[np.generic]"]]:
+) -> tuple[Any, tuple[tuple[int, ...], bool, np.dtype]]:
     """Open an array of a file after its header; return that too: shape, order and type."""
-    opened: IO[bytes]
+    opened: Any
     if file.suffix.lower() == ".npy":
         opened = stack.enter_context(file.open("rb"))
     else:

@@ -4,10 +4,10 @@ import numpy as np
 from jaxtyping import UInt64
 from numba import prange
 
-from orbithash.kernels.plain_checksums import LANES, PRIME, SEED
+from orbithash.kernels.plain_checksums import LANES, PRIME, SEED, SHIFT
 from orbithash.kernels.threads import parallel_njit
 
-_PRIME, _SEED = np.uint64(PRIME), np.uint64(SEED)
+_PRIME, _SEED, _SHIFT = np.uint64(PRIME), np.uint64(SEED), np.uint64(SHIFT)
 
 
 def run_checksums(words: UInt64[np.ndarray, " n"], run: int) -> UInt64[np.ndarray, " runs"]:
@@ -31,13 +31,15 @@ def fill_checksums(words, run, sums):  # type: ignore[no-untyped-def]
         n_whole = part.size // LANES * LANES
         for start in range(0, n_whole, LANES):
             for lane in range(LANES):
-                lanes[lane] = (lanes[lane] ^ part[start + lane]) * _PRIME
+                mixed = (lanes[lane] ^ part[start + lane]) * _PRIME
+                lanes[lane] = mixed ^ (mixed >> _SHIFT)
         for start in range(n_whole, run, LANES):  # padded with 0
             for lane in range(LANES):
                 word = part[start + lane] if start + lane < part.size else np.uint64(0)
-                lanes[lane] = (lanes[lane] ^ word) * _PRIME
+                mixed = (lanes[lane] ^ word) * _PRIME
+                lanes[lane] = mixed ^ (mixed >> _SHIFT)
         total = _SEED
         for lane in range(LANES):
             total = (total ^ lanes[lane]) * _PRIME
-            total = (total << np.uint64(31)) | (total >> np.uint64(33))
+            total ^= total >> _SHIFT
         sums[i] = total
