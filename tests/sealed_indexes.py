@@ -104,8 +104,7 @@ def kill_at(n_calls: int) -> Callable[..., None]:
     return count
 
 
-def last_reported(log: Path, what: str) -> int:
-    """Return the number of the last batch that was added or removed from, -1 if none was."""
+def reported(log: Path, what: str) -> set[int]:
+    """Return the numbers of the batches that were added or removed from."""
     lines = log.read_text().split("\n")[:-1] if log.exists() else []
-    numbers = [int(line.split()[1]) for line in lines if line.startswith(what)]
-    return max(numbers, default=-1)
+    return {int(line.split()[1]) for line in lines if line.startswith(what)}

@@ -18,7 +18,7 @@ from jaxtyping import Int64, UInt8
 from orbithash.codes import code_bytes
 from orbithash.errors import DamagedIndexError
 from orbithash.index.code_table import CodeTable, empty_table
-from orbithash.index.store.database import change_number, check_number
+from orbithash.index.store.database import check_number
 from orbithash.kernels.plain_search import as_words
 
 BLOCK = 4096  # codes at most: 64 kB of 64-bit codes, cheap enough to rewrite for one item
@@ -196,8 +196,11 @@ class CodeBlocks:
         return block
 
     def _change_numbers(self, n_blocks: int, n_codes: int) -> None:
-        change_number(self._connection, "n_blocks", n_blocks)
-        change_number(self._connection, "n_codes", n_codes)
+        self._connection.execute(
+            "UPDATE facts SET value = value + CASE name WHEN 'n_blocks' THEN ? ELSE ? END "
+            "WHERE name IN ('n_blocks', 'n_codes')",
+            (n_blocks, n_codes),
+        )
 
     def _checksum(self, payload: bytes) -> int:
         # Seeded with the number of bits, so that a damaged one shows even if the bytes fit.

@@ -12,6 +12,7 @@ from orbithash.errors import HashingError, IdInUseError, NoIdsLeftError
 from orbithash.index.base import NO_METADATA, Metadata
 from orbithash.index.checks import LARGEST_ID
 from orbithash.index.packed_ids import IdRange
+from orbithash.index.store import sealing
 from orbithash.index.store.database import close
 from orbithash.index.store.manifest import OpenSegments
 from orbithash.index.store.sealing import LONG_WAIT, SEAL_AT, Sealing
@@ -68,7 +69,7 @@ class Changes:
         with self._lock, self.tables.writing():
             used = self.tables.stored(ids)
             self._delete(used)
-        self._seal_if_many()
+        self._seal_if_many(of_segments=True)
         return len(used)
 
     def reserve(self, n: int) -> IdRange:
@@ -88,10 +89,10 @@ class Changes:
     ) -> None:
         """Store codes without metadata under ascending ids, in a segment of their own."""
         with self._lock:
-            sealing = Sealing(self.tables, self._n_bits)
-            with sealing.alone_or_fail(wait=LONG_WAIT):
-                sealing.add(ids, batches, file)
-        self._seal_if_many()
+            writer = Sealing(self.tables, self._n_bits)
+            with writer.alone_or_fail(wait=LONG_WAIT):
+                writer.add(ids, batches, file)
+        self._seal_if_many(of_segments=True)
 
     def compact(self) -> None:
         """Seal all codes, and merge all segments into one."""
@@ -141,12 +142,15 @@ class Changes:
         tables.rows.remove(ids)
         tables.blocks.remove(ids[in_blocks])
 
-    def _seal_if_many(self) -> None:
+    def _seal_if_many(self, *, of_segments: bool = False) -> None:
         """Seal in the background if there is enough; one thread at a time."""
         if self._is_closed or (self._sealing is not None and self._sealing.is_alive()):
             return
         with self._lock:
-            needed = Sealing(self.tables, self._n_bits).needed()
+            needed = int(self.tables.fact("n_codes")) >= sealing.SEAL_AT
+            if of_segments and not needed:
+                with self.tables.reading() as segments:
+                    needed = bool(sealing.to_merge(segments))
         if needed:
             self._sealing = threading.Thread(
                 target=seal_in_background,

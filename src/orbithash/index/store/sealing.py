@@ -74,12 +74,6 @@ class Sealing:
                 )
             yield
 
-    def needed(self) -> bool:
-        """Return whether there is anything to seal or merge."""
-        tables = self._tables
-        with tables.reading() as segments:
-            return tables.blocks.count() >= SEAL_AT or bool(to_merge(segments))
-
     def run(self, *, everything: bool, wait: float = 0.0) -> None:
         """Seal the blocks if they are many, and merge segments of one size; or all into one."""
         with (self.alone_or_fail if everything else self.alone)(wait=wait) as is_ours:

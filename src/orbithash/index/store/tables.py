@@ -29,6 +29,7 @@ class Tables:
         self, folder: Path, n_bits: int, files: OpenSegments, *, unchecked: bool = False
     ) -> None:
         self.folder, self.connection = folder, connect(folder)
+        self._is_current = False
         self.blocks = CodeBlocks(self.connection, folder, n_bits)
         self.rows = MetadataRows(self.connection, folder)
         self.manifest = Manifest(self.connection, folder, files, unchecked=unchecked)
@@ -54,8 +55,10 @@ class Tables:
     def writing(self) -> Iterator[None]:
         """Run the block as one transaction: all of its writes, or none."""
         with writing(self.connection, self.folder):
-            upgrade(self.connection, self.folder)
+            if not self._is_current:
+                upgrade(self.connection)
             yield
+        self._is_current = True  # an index never gets an older format
 
     def segments(self) -> tuple[LiveSegment, ...]:
         return self.manifest.segments(self.version())

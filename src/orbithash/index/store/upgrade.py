@@ -1,7 +1,6 @@
 """Upgrade of an index of an older format, in place, by the first transaction that changes it."""
 
 import sqlite3
-from pathlib import Path
 
 import numpy as np
 
@@ -9,7 +8,7 @@ from orbithash.index.store.database import FORMAT, NEW_TABLES, database_format
 from orbithash.index.store.rows import id_checksum, path_hash
 
 
-def upgrade(connection: sqlite3.Connection, folder: Path) -> None:
+def upgrade(connection: sqlite3.Connection) -> None:
     """Turn format 2 into 3; the caller has begun the transaction, and nothing else is done yet.
 
     Codes stay in their blocks. The next sealing moves them into a segment.
