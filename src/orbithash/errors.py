@@ -8,6 +8,7 @@ HashingError
 │   ├── UnknownIdError                    an index holds no item with this id
 │   ├── UnknownLabelError                 a filter names a label that no item of an index has
 │   ├── IdInUseError                      an item was added under the id of another
+│   ├── PathInUseError                    an item of the same source has the same path
 │   ├── NoIdsLeftError                    an index has no free ids above the largest in use
 │   └── DamagedIndexError                 the files of an index are damaged
 ├── StorageError          (OSError)       a write failed, for example on a full disk
@@ -100,6 +101,17 @@ class IdInUseError(InputError):
         )
 
 
+class PathInUseError(InputError):
+    """An item was added with the path of another item of the same source."""
+
+    def __init__(self, path: str, source: str) -> None:
+        self.path = path
+        super().__init__(
+            f"{path} of {source} is stored already; replace the item with update, or give the "
+            "other one another source"
+        )
+
+
 class NoIdsLeftError(InputError):
     """New items would need ids above the largest int64."""
 
@@ -111,6 +123,7 @@ class DamagedIndexError(InputError):
     """A file of an index has changed since it was written: truncated, overwritten, flipped bits."""
 
     def __init__(self, path: Path, reason: str) -> None:
+        self.reason = reason
         super().__init__(
             f"the index {path} is damaged: {reason}; restore it from a copy, or save the intact "
             "items with its method undamaged(), and check the disk"

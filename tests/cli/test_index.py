@@ -168,6 +168,11 @@ def test_an_index_holds_its_encoder(birds_run, photos, out):
     ("arguments", "message"),
     [
         (["index", "--out", "x.orbit"], "give RUN and SOURCE, or --remove ID"),
+        (["index", "a", "b", "c", "--out", "x.orbit"], "got c after RUN and SOURCE"),
+        (["index", "--codes", "--out", "x.orbit"], "--codes needs files"),
+        (["index", "--codes", "none.npy", "--out", "x.orbit"], "there is no file none.npy"),
+        (["index", "--new-ids", "a", "b", "--out", "x.orbit"], "--new-ids is for --codes"),
+        (["index", "--compact", "--out", "none.orbit"], "there is no index none.orbit"),
         (["index", "none", "--out", "x.orbit"], "got none alone; give both RUN and SOURCE"),
         (
             ["index", "--out", "x.orbit", "--remove", "17", "18"],
@@ -232,3 +237,43 @@ def test_a_read_only_index_is_searched_but_not_changed(birds_run, photos, out, c
         assert error.count("\n") == 1
     assert run(["search", str(out), str(photos / "0" / "1.jpg"), "-k", "1", "--json"]) == 0
     assert '"hamming": 0' in capsys.readouterr().out
+
+
+def test_codes_of_files_are_indexed_compacted_and_checked(tmp_path, capsys):
+    codes = np.random.default_rng(0).integers(0, 256, (500, 8), dtype=np.uint8)
+    np.save(tmp_path / "a.npy", codes[:300])
+    np.savez(tmp_path / "b.npz", codes=codes[300:], n_bits=64)
+    out = str(tmp_path / "codes.orbit")
+    files = ["--codes", str(tmp_path / "a.npy"), str(tmp_path / "b.npz")]
+    assert run(["index", *files, "--bits", "64", "--out", out]) == 0
+    assert "500 codes of 64 bits:" in capsys.readouterr().out
+    assert run(["index", *files, "--bits", "64", "--out", out]) == 0
+    assert "0 new, 0 changed, 200 as before" in capsys.readouterr().out
+    assert run(["index", "--remove", "7", "--compact", "--check", "--out", out]) == 0
+    printed = capsys.readouterr().out
+    assert "499 codes in one file" in printed
+    assert "All 499 codes and their metadata are as written." in printed
+    assert run(["search", out, "--like", "499", "-k", "1", "--json"]) == 0
+    (segment,) = (tmp_path / "codes.orbit").glob("codes-*")
+    content = bytearray(segment.read_bytes())
+    content[5000] ^= 1
+    segment.write_bytes(content)
+    capsys.readouterr()
+    assert run(["index", "--check", "--out", out]) == 2
+    shown = capsys.readouterr()
+    assert f"{segment.name} has codes 0 to 498 that are not as written" in shown.out
+    assert "restore it from a copy, or save the intact items" in shown.err
+
+
+def test_codes_of_a_file_are_searched_with_the_encoder_of_a_run(birds_run, photos, tmp_path):
+    encoder = orbithash.load(birds_run)
+    images = sorted(photos.rglob("*.jpg"))
+    paths = np.array([str(path) for path in images])
+    np.savez(tmp_path / "c.npz", codes=encoder.encode(images), n_bits=encoder.n_bits, paths=paths)
+    out = tmp_path / "codes.orbit"
+    assert (
+        run(["index", str(birds_run), "--codes", str(tmp_path / "c.npz"), "--out", str(out)]) == 0
+    )
+    with orbithash.open_index(out) as index:
+        (hit,) = index.query(images[2], k=1)
+        assert hit.hamming == 0

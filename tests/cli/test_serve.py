@@ -43,11 +43,17 @@ def test_an_index_that_is_not_there_and_a_port_in_use_are_explained(index, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("told", "exit_code"), [(signal.SIGINT, 0), (signal.SIGTERM, -signal.SIGTERM)]
+    ("told", "exit_code", "workers"),
+    [
+        (signal.SIGINT, 0, 1),
+        (signal.SIGTERM, -signal.SIGTERM, 1),
+        (signal.SIGINT, 0, 2),
+        (signal.SIGTERM, -signal.SIGTERM, 2),
+    ],
 )
-def test_the_server_answers_until_it_is_told_to_end(index, tmp_path, told, exit_code):
+def test_the_server_answers_until_it_is_told_to_end(index, tmp_path, told, exit_code, workers):
     output = tmp_path / "output.txt"
-    process = start(["serve", index, "--port", "0"], output=output)
+    process = start(["serve", index, "--port", "0", "--workers", str(workers)], output=output)
     deadline = time.monotonic() + 600
     while "Ctrl-C" not in (output.read_text() if output.exists() else ""):
         assert process.is_alive(), output.read_text()

@@ -65,6 +65,26 @@ def test_another_process_may_add_meanwhile(encoder, tmp_path, monkeypatch):
     assert len(paths) == 13
 
 
+def test_two_runs_of_one_source_that_add_at_the_same_moment_store_each_image_once(
+    encoder, tmp_path, monkeypatch
+):
+    photos, address = class_folder(tmp_path / "photos", {"0": 3}), tmp_path / "x.orbit"
+    indexing = import_module("orbithash.retrieval.indexing")
+    add = indexing.add_under_new_ids
+
+    def add_second(*arguments):
+        # After the first has looked, another process stores the same images.
+        monkeypatch.setattr(indexing, "add_under_new_ids", add)
+        with orbithash.open_index(address) as other:
+            assert other.add_images(photos).new == 3
+        return add(*arguments)
+
+    with orbithash.open_index(address, encoder=encoder) as index:
+        monkeypatch.setattr(indexing, "add_under_new_ids", add_second)
+        report = index.add_images(photos)
+        assert (report.new, report.changed, len(index)) == (0, 3, 3)
+
+
 def test_an_item_that_is_listed_twice_is_found_in_a_long_list():
     paths = [f"{row}.jpg" for row in range(60_000)]
     paths[-1] = paths[-2]

@@ -1,4 +1,4 @@
-"""`orbithash index`: codes of images or features, stored to be searched."""
+"""`orbithash index`: codes of images or features, or of a file, stored to be searched."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from orbithash.cli.options import Device, PrefixBits
-from orbithash.errors import InputError
+from orbithash.cli.options import Device
+from orbithash.errors import DamagedIndexError, InputError
 
 if TYPE_CHECKING:
     from orbithash.retrieval import IndexReport
@@ -19,11 +19,12 @@ def index_command(
     out: Annotated[
         str, typer.Option(help="The index: a folder, or milvus:http://HOST:19530/NAME.")
     ],
-    run: Annotated[Path | None, typer.Argument(help="Folder that `train` wrote.")] = None,
-    source: Annotated[
-        str | None,
+    given: Annotated[
+        list[str] | None,
         typer.Argument(
-            help="Images (any folder, .csv, .parquet, NAME:FOLDER), or features (.npz)."
+            metavar="[RUN SOURCE]",
+            help="Folder that `train` wrote; and images (any folder, .csv, .parquet, NAME:FOLDER), "
+            "or features (.npz). With --codes: FILE…, after a RUN if you have one.",
         ),
     ] = None,
     prune: Annotated[
@@ -33,28 +34,70 @@ def index_command(
         list[int] | None,
         typer.Option(metavar="ID", help="Remove an item; may be given several times."),
     ] = None,
-    bits: PrefixBits = None,
+    codes: Annotated[
+        bool,
+        typer.Option(
+            "--codes",
+            help="Store codes that you have, of files: .npz that `encode` or any other program "
+            "wrote, or .npy with --bits.",
+        ),
+    ] = False,
+    new_ids: Annotated[
+        bool, typer.Option("--new-ids", help="With --codes: new ids, even if FILE has ids.")
+    ] = False,
+    compact: Annotated[
+        bool,
+        typer.Option("--compact", help="Write all codes into one file, without removed items."),
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Read everything, and report what is damaged.")
+    ] = False,
+    bits: Annotated[
+        int | None,
+        typer.Option(
+            "--bits",
+            help="Only the first bits of a run that was trained with --nested, such as 32; with "
+            "--codes, the number of bits of codes in an .npy.",
+        ),
+    ] = None,
     device: Device = "cpu",
 ) -> None:
     """Encode and store every image; again on the same index, only new and changed ones.
 
     Items that SOURCE no longer has are reported, and removed with --prune. An interrupted command
-    continues when it is repeated. With --remove alone, RUN and SOURCE may be left out.
+    continues when it is repeated. With --remove, --compact or --check alone, RUN and SOURCE may be
+    left out.
+
+    Codes of any program, up to billions: orbithash index --codes FILE… --out INDEX
     """
-    if run is not None and source is None:
+    console, names = Console(), given or []
+    if new_ids and not codes:
+        raise InputError("--new-ids is for --codes; an index gives images new ids anyway")
+    if codes:
+        store_codes(console, out, names, bits=bits, new_ids=new_ids, device=device)
+    elif len(names) > 2:
+        raise InputError(f"got {names[2]} after RUN and SOURCE; give one SOURCE at a time")
+    elif len(names) == 1:
         raise InputError(
-            f"got {run} alone; give both RUN and SOURCE, or to remove several items repeat "
-            "--remove: --remove 17 --remove 18"
+            f"got {names[0]} alone; give both RUN and SOURCE, or to remove several items repeat "
+            "--remove: --remove 17 --remove 18; codes in a file need --codes"
         )
-    if source is None and prune:
+    elif not names and prune:
         raise InputError("--prune removes what is gone from SOURCE; give RUN and SOURCE too")
-    if source is None and not remove:
-        raise InputError("give RUN and SOURCE, or --remove ID; try: orbithash index --help")
-    console = Console()
-    if run is not None and source is not None:
-        update(console, out, run, source, prune=prune, bits=bits, device=device)
+    elif not names and not (remove or compact or check):
+        raise InputError(
+            "give RUN and SOURCE, or --remove ID, --codes FILE, --compact or --check; try: "
+            "orbithash index --help"
+        )
+    elif names:
+        run, source = names
+        update(console, out, Path(run), source, prune=prune, bits=bits, device=device)
     if remove:
         remove_items(console, out, remove)
+    if compact:
+        compact_index(console, out)
+    if check:
+        check_index(console, out)
 
 
 def update(
@@ -89,7 +132,44 @@ def update(
             raise
         count = len(opened)
     print_report(console, report)
-    console.print(f"{count} codes of {encoder.n_bits} bits:", style="bold")
+    print_count(console, count, encoder.n_bits, out)
+
+
+def store_codes(
+    console: Console,
+    out: str,
+    names: list[str],
+    *,
+    bits: int | None,
+    new_ids: bool,
+    device: str,
+) -> None:
+    from orbithash.data.code_batches import open_codes  # --help must not wait for numpy
+    from orbithash.encoders.progress import progress_bar
+    from orbithash.retrieval.codes_indexing import index_codes
+    from orbithash.retrieval.search_index import open_for_codes
+
+    run = names.pop(0) if names and Path(names[0]).is_dir() else None
+    if not names:
+        raise InputError("--codes needs files; write: orbithash index --codes FILE… --out INDEX")
+    files = [open_codes(Path(name), bits) for name in names]  # all, before anything is stored
+    for file in files:
+        if file.n_bits != files[0].n_bits:
+            raise InputError(
+                f"{file.file} has codes of {file.n_bits} bits and {files[0].file} of "
+                f"{files[0].n_bits}; give each length an index of its own"
+            )
+    with open_for_codes(out, files[0].n_bits, run, device=device) as index:
+        for file in files:
+            with progress_bar(console) as show:
+                report = index_codes(index, file, new_ids=new_ids, progress=show)
+            print_report(console, report)
+        count = len(index)
+    print_count(console, count, files[0].n_bits, out)
+
+
+def print_count(console: Console, count: int, n_bits: int, out: str) -> None:
+    console.print(f"{count} codes of {n_bits} bits:", style="bold")
     print(f"  {out}")
 
 
@@ -124,3 +204,25 @@ def remove_items(console: Console, out: str, ids: list[int]) -> None:
     with open_index(out) as opened:
         removed = opened.remove(as_ids(ids))
         console.print(f"Removed {removed} of {len(ids)} items; {len(opened)} are left.")
+
+
+def compact_index(console: Console, out: str) -> None:
+    from orbithash.index.addresses import open_folder
+
+    with open_folder(out, "--compact") as opened:
+        opened.compact()
+        stats = opened.stats()
+        console.print(f"{stats.count} codes in one file; the index has {stats.disk_bytes} bytes.")
+
+
+def check_index(console: Console, out: str) -> None:
+    """Print what is damaged and raise, or say that nothing is."""
+    from orbithash.index.addresses import open_folder
+
+    with open_folder(out, "--check", unchecked=True) as opened:
+        problems = opened.check()
+        if problems:
+            console.print(f"{len(problems)} problems:", style="bold")
+            print_some(problems)
+            raise DamagedIndexError(Path(out), problems[0])
+        console.print(f"All {len(opened)} codes and their metadata are as written.")

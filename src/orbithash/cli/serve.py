@@ -38,6 +38,12 @@ def serve_command(
     engine: Annotated[
         str, typer.Option(help="Search engine for an index in a folder; see: orbithash list.")
     ] = "exact",
+    workers: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Processes that serve; the codes are in memory once, limits are of each."
+        ),
+    ] = 1,
     behind_proxy: Annotated[
         bool,
         typer.Option(
@@ -68,7 +74,7 @@ def serve_command(
         if importlib.util.find_spec(package) is None:
             raise MissingExtraError("serve")
     from orbithash.index import open_index  # --help must not wait for torch
-    from orbithash.serve.server import run_server
+    from orbithash.serve.server import run_server, run_workers
     from orbithash.serve.settings import Limits, ServeSettings, check_exposure, keys_from
 
     settings = ServeSettings(
@@ -89,11 +95,16 @@ def serve_command(
     )
     check_exposure(settings)
     opened = open_index(index, engine=engine)
+    count, n_bits = len(opened), opened.n_bits
     console = Console(highlight=False)
 
     def print_address(address: str) -> None:
-        console.print(f"{len(opened)} codes of {opened.n_bits} bits, served at", style="bold")
+        console.print(f"{count} codes of {n_bits} bits, served at", style="bold")
         print(f"  {address}", flush=True)
         console.print("Press Ctrl-C to stop it.")
 
-    run_server(opened, settings, ready=print_address)
+    if workers == 1:
+        run_server(opened, settings, ready=print_address)
+        return
+    opened.close()  # each worker opens it: a connection must not be shared
+    run_workers(lambda: open_index(index, engine=engine), settings, workers, ready=print_address)

@@ -33,6 +33,16 @@ def open_index(address: str | Path, *, engine: str = "exact") -> Index:
     return StoredIndex(Path(address), folder_engines()[engine])
 
 
+def open_folder(address: str | Path, purpose: str, *, unchecked: bool = False) -> StoredIndex:
+    """Open the index in a folder, for a `purpose` that is none for servers.
+
+    `unchecked` opens it even if parts of it are missing, for `check` and `undamaged`.
+    """
+    if remote_place(address) is not None:
+        raise InputError(f"{purpose} is for folders; {address} is in the care of its server")
+    return StoredIndex(Path(address), folder_engines()["exact"], unchecked=unchecked)
+
+
 def create_index(address: str | Path, n_bits: int, *, encoder: bytes | None = None) -> Index:
     """Create an empty index; `encoder` is the file of the encoder that computes its codes.
 

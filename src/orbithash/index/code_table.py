@@ -1,4 +1,4 @@
-"""Codes in memory, sorted by id, in the layout that the kernels read.
+"""Codes sorted by id, in the layout that the kernels read: in memory, or mapped from a file.
 
 The kernels keep ties in database order, so sorting by id puts ties in the order of ids. A table is
 immutable: a change creates another table, and a search that has started is not affected.
@@ -18,6 +18,7 @@ from orbithash.codes import (
     pack,
 )
 from orbithash.index.base import Ball, Neighbours
+from orbithash.index.packed_ids import Ids, find_ids
 from orbithash.kernels.plain_search import (
     WORD_BYTES,
     as_words,
@@ -34,14 +35,21 @@ FEW_BITS = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class CodeTable:
-    """Ids in ascending order and their codes by words: 16 bytes for each code of 64 bits."""
+    """Ids in ascending order and their codes by words: 8 bytes for each code of 64 bits.
+
+    An array of ids takes 8 more; a range of ids takes none.
+    """
 
     n_bits: int
-    ids: Int64[np.ndarray, " n"]
+    ids: Ids
     words: UInt64[np.ndarray, "words n"]
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @property
+    def nbytes(self) -> int:
+        return self.ids.nbytes + self.words.nbytes
 
     def nearest(self, codes: UInt8[np.ndarray, "queries bytes"], k: int) -> Neighbours:
         """Return the k nearest items of each query, comparing it with every code."""
@@ -101,11 +109,7 @@ class CodeTable:
         self, ids: Int64[np.ndarray, " m"]
     ) -> tuple[Int64[np.ndarray, " m"], Bool[np.ndarray, " m"]]:
         """Return the positions of ids, and which of them the table holds at all."""
-        positions = np.searchsorted(self.ids, ids)
-        if len(self) == 0:
-            return positions, np.zeros(len(ids), dtype=np.bool_)
-        is_stored = self.ids[np.minimum(positions, len(self) - 1)] == ids
-        return positions, is_stored
+        return find_ids(self.ids, ids)
 
     def subset(self, positions: Int64[np.ndarray, " m"] | Bool[np.ndarray, " n"]) -> "CodeTable":
         """Return the items at ascending positions, or of a mask."""
@@ -132,7 +136,7 @@ class CodeTable:
         """Return the table with further items, whose ids it does not hold."""
         if len(ids) == 0:
             return self
-        all_ids = np.concatenate([self.ids, ids])
+        all_ids = np.concatenate([self.ids[:], ids])
         words = np.concatenate([self.words, as_words(codes)], axis=1)
         if np.any(all_ids[1:] < all_ids[:-1]):
             order = np.argsort(all_ids)

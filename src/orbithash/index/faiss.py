@@ -63,7 +63,7 @@ class ApproximateFaissIndex(DerivedIndex):
 
     def stats(self) -> IndexStats:
         stats, built = super().stats(), self._built
-        if built is None or built.table is not self.table:
+        if built is None or self._built_from is not self.table:
             return stats
         return replace(stats, **built.recalls)
 

@@ -33,6 +33,7 @@ from orbithash.index.checks import (
 )
 from orbithash.index.code_table import CodeTable, empty_table
 from orbithash.index.duplicates import DuplicateGroups, duplicate_groups
+from orbithash.index.parted_table import PartedTable, as_parts
 from orbithash.kernels.plain_search import as_words
 
 if TYPE_CHECKING:  # opening an index must not wait for numba
@@ -53,7 +54,8 @@ class MemoryIndex(ClosesOnExit):
     def __init__(self, n_bits: int) -> None:
         check_n_bits(n_bits)
         self.n_bits = int(n_bits)
-        self.table = empty_table(self.n_bits)  # every change replaces it
+        # Every change replaces it.
+        self.table = empty_table(self.n_bits)
         self._metadata: dict[int, Metadata] = {}  # of the items that have any
 
     def __len__(self) -> int:
@@ -127,7 +129,7 @@ class MemoryIndex(ClosesOnExit):
 
     def table_within(
         self,
-        table: CodeTable,
+        table: CodeTable | PartedTable,
         queries: ArrayLike,
         radius: int,
         k: int | None,
@@ -152,7 +154,7 @@ class MemoryIndex(ClosesOnExit):
 
     def next_id(self) -> int:
         """Return an id above all ids in use."""
-        return checked_next_id(max(0, int(self.table.ids[-1]) + 1) if len(self) else 0)
+        return checked_next_id(max(0, int(self.table.ids[-1:][0]) + 1) if len(self) else 0)
 
     def iterate(self, batch_size: int = 4096) -> Iterator[Items]:
         """Iterate over all items in the order of ids, in batches."""
@@ -160,13 +162,12 @@ class MemoryIndex(ClosesOnExit):
             yield self._items(np.arange(start, min(start + batch_size, len(self))))
 
     def stats(self) -> IndexStats:
-        memory = self.table.ids.nbytes + self.table.words.nbytes
-        return IndexStats(self.name, self.n_bits, len(self), memory_bytes=memory)
+        return IndexStats(self.name, self.n_bits, len(self), memory_bytes=self.table.nbytes)
 
     def close(self) -> None:
         """Do nothing: only memory is held."""
 
-    def searcher(self, table: CodeTable) -> "CodeTable | TableSearcher":
+    def searcher(self, table: CodeTable | PartedTable) -> "Searcher":
         """Return what finds the k nearest codes of a table: the table itself, by a scan.
 
         The table is an argument, so that the caller knows which state it searches even if other
@@ -174,7 +175,7 @@ class MemoryIndex(ClosesOnExit):
         """
         return table
 
-    def radius_searcher(self, table: CodeTable) -> "CodeTable | TableSearcher":
+    def radius_searcher(self, table: CodeTable | PartedTable) -> "Searcher":
         """Return the searcher of a radius: the table itself, unless a structure is faster."""
         return table
 
@@ -227,21 +228,26 @@ class TableSearcher(ABC):
         return self.table.within(codes, radius)
 
 
+Searcher = CodeTable | PartedTable | TableSearcher
+
+
 class DerivedIndex(MemoryIndex):
     """Codes in memory, searched by a structure that the first search after a change builds."""
 
     def __init__(self, n_bits: int) -> None:
         super().__init__(n_bits)
         self._built: Any = None  # the last TableSearcher
+        self._built_from: CodeTable | PartedTable | None = None
         self._building = threading.Lock()
 
-    def searcher(self, table: CodeTable) -> CodeTable | TableSearcher:
+    def searcher(self, table: CodeTable | PartedTable) -> Searcher:
         """Return what was built from a table; while one thread builds it, others wait."""
         if len(table) == 0:
             return table
         with self._building:
-            if self._built is None or self._built.table is not table:
-                self._built = self.build(table)
+            if self._built_from is not table:
+                self._built = self.build(table.whole() if isinstance(table, PartedTable) else table)
+                self._built_from = table
             searcher: TableSearcher = self._built
             return searcher
 
@@ -261,10 +267,25 @@ class MultiIndex(DerivedIndex):
 
     name = "exact-mih"
 
-    def searcher(self, table: CodeTable) -> CodeTable | TableSearcher:
-        return table if len(table) < MIN_TABLE_CODES else super().searcher(table)
+    def __init__(self, n_bits: int) -> None:
+        super().__init__(n_bits)
+        self._hashed: dict[int, HashedTable] = {}  # of the last state, by the id of its table
 
-    def radius_searcher(self, table: CodeTable) -> "CodeTable | TableSearcher":
+    def searcher(self, table: CodeTable | PartedTable) -> Searcher:
+        """Return hash tables of each part that has none; those of unchanged parts are kept."""
+        parts = [part.table for part in as_parts(table).parts]
+        with self._building:
+            self._hashed = {
+                id(part): self._hashed.get(id(part)) or self.build(part)
+                for part in parts
+                if len(part) >= max(1, MIN_TABLE_CODES)
+            }
+            hashed = self._hashed
+        if isinstance(table, PartedTable):
+            return table.searched_by(lambda part: hashed.get(id(part), part))
+        return hashed.get(id(table), table)
+
+    def radius_searcher(self, table: CodeTable | PartedTable) -> Searcher:
         return self.searcher(table)
 
     def build(self, table: CodeTable) -> "HashedTable":
@@ -274,7 +295,7 @@ class MultiIndex(DerivedIndex):
 
     def stats(self) -> IndexStats:
         stats = super().stats()
-        tables = 0 if self._built is None else self._built.substrings.nbytes
+        tables = sum(hashed.substrings.nbytes for hashed in self._hashed.values())
         return replace(stats, memory_bytes=stats.memory_bytes + tables)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from orbithash.data import ImageFiles, ImageSource
 from orbithash.data.sources import absolute_source
 from orbithash.encoders import Data, Encoder, Progress, no_progress
-from orbithash.errors import InputError
+from orbithash.errors import InputError, PathInUseError
 from orbithash.files import absolute_name
 from orbithash.index import Index, Metadata, add_under_new_ids
 
@@ -57,9 +57,14 @@ def index_source(
         if len(index) != count + new:  # another process adds, perhaps from the same source
             count, stored = len(index) - new, index.known(source)
         codes = encoded.codes
-        is_known = np.array([items[row].path in stored for row in encoded.rows], dtype=bool)
-        added = [items[row] for row in encoded.rows[~is_known]]
-        add_under_new_ids(index, codes[~is_known], added)
+        while True:
+            is_known = np.array([items[row].path in stored for row in encoded.rows], dtype=bool)
+            added = [items[row] for row in encoded.rows[~is_known]]
+            try:
+                add_under_new_ids(index, codes[~is_known], added)
+                break
+            except PathInUseError:  # another process has stored some of them just now
+                stored = index.known(source)
         new += len(added)
         replaced = [items[row] for row in encoded.rows[is_known]]
         ids = np.array([stored[item.path][0] for item in replaced], dtype=np.int64)

@@ -64,6 +64,28 @@ def open_index(
     return SearchIndex(index, encoder)
 
 
+def open_for_codes(
+    address: str | Path, n_bits: int, run: str | Path | None, *, device: str = "cpu"
+) -> Index:
+    """Open the index of an address to store codes in it, or create it.
+
+    A `run` is the encoder of the codes, which a new index keeps and an existing one must hold.
+    """
+    if run is not None:
+        from orbithash import load
+
+        encoder = load(Path(run), device=device)
+        if encoder.n_bits != n_bits:
+            raise InputError(
+                f"{run} encodes to {encoder.n_bits} bits and the codes have {n_bits}; give the run "
+                "that made them"
+            )
+        return open_index(address, encoder=encoder).index
+    if not index_exists(address):
+        create_index(address, n_bits).close()
+    return open_stored(address)
+
+
 def checked_bytes(code: Any) -> UInt8[np.ndarray, "..."]:
     """Return a code as bytes; raise unless all its numbers are."""
     numbers = np.asarray(code)

@@ -8,13 +8,14 @@ from contextlib import suppress
 from typing import Any
 
 import h11
+import numpy as np
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from orbithash.encoders import Encoder
-from orbithash.encoders.runs.model_file import encoder_from_bytes
 from orbithash.errors import DamagedIndexError, InputError
 from orbithash.index import Index
+from orbithash.serve import several_workers
 from orbithash.serve.app import create_app
 from orbithash.serve.limits.limiters import CLIENT_DIVISOR
 from orbithash.serve.settings import ServeSettings, check_exposure, is_loopback
@@ -39,6 +40,41 @@ def run_server(
         # uvicorn raises the signal again after its shutdown; Ctrl-C is handled by then.
         with suppress(KeyboardInterrupt):
             create_server(app, settings).run(sockets=[listener])
+
+
+def run_workers(
+    open_served: Callable[[], Index],
+    settings: ServeSettings,
+    n_workers: int,
+    *,
+    ready: Callable[[str], None] = lambda address: None,
+) -> None:
+    """Serve an index by several processes, each of which opens it, until this one is ended."""
+    check_exposure(settings)
+    warnings.filterwarnings("ignore", module="PIL")
+    load_kernels()
+    with listen(settings.host, settings.port) as listener:
+
+        def work() -> None:
+            index = open_served()
+            app = create_app(index, encoder_or_none(index), settings)
+            with suppress(KeyboardInterrupt):
+                create_server(app, settings).run(sockets=[listener])
+
+        ready(address_of(listener))
+        several_workers.run_workers(work, n_workers)
+
+
+def load_kernels() -> None:
+    """Load what searches need before the processes part, so that it is in memory once.
+
+    Only a loop without threads may run: after a fork, OpenMP could not start any.
+    """
+    import orbithash.kernels.asymmetric
+    import orbithash.kernels.nearest  # noqa: F401
+    from orbithash.kernels.wide_compare import lowest_bit
+
+    lowest_bit(np.uint64(1))  # numba and what it needs are loaded with the first compiled function
 
 
 def create_server(app: Callable[..., object], settings: ServeSettings) -> uvicorn.Server:
@@ -80,11 +116,14 @@ def address_of(listener: socket.socket) -> str:
 def encoder_or_none(index: Index) -> Encoder | None:
     """Return the encoder of an index, or None if the index was filled with bare codes."""
     try:
-        return encoder_from_bytes(index.encoder())
+        content = index.encoder()
     except DamagedIndexError:
         raise
     except InputError:
         return None
+    from orbithash.encoders.runs.model_file import encoder_from_bytes  # with torch
+
+    return encoder_from_bytes(content)
 
 
 MAX_CONNECTIONS = 1000  # of all clients

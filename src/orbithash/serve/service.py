@@ -4,12 +4,13 @@ import base64
 import binascii
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float, UInt8
 
 from orbithash.codes import code_bytes, pack
-from orbithash.encoders import Encoder, ImageEncoder
+from orbithash.encoders import Encoder
 from orbithash.index import Index, Where
 from orbithash.retrieval.query import (
     DEFAULT_K,
@@ -42,6 +43,9 @@ from orbithash.serve.schemas import (
 from orbithash.serve.settings import ServeSettings
 from orbithash.serve.workers import WorkerPool
 
+if TYPE_CHECKING:
+    from orbithash.encoders import ImageEncoder
+
 Code = UInt8[np.ndarray, " bytes"]
 Embedding = Float[np.ndarray, " bits"]
 
@@ -65,7 +69,7 @@ class Service:
         metrics: Metrics,
     ) -> None:
         self.index, self.settings, self.metrics = index, settings, metrics
-        self.encoder = encoder if isinstance(encoder, ImageEncoder) else None
+        self.encoder = None if encoder is None else image_encoder(encoder)
         self.thumbnails = ThumbnailCache()
         self.search_pool = WorkerPool("search", n_threads=N_SEARCH_THREADS)
         self.image_pool = WorkerPool("images", n_threads=N_IMAGE_THREADS)
@@ -179,7 +183,7 @@ class Service:
             raise UnprocessableError(f"k is {k}; at most {max_k} is allowed")
         return k
 
-    def _embed(self, encoder: ImageEncoder, images: Sequence[bytes | str]) -> list[Embedding]:
+    def _embed(self, encoder: "ImageEncoder", images: Sequence[bytes | str]) -> list[Embedding]:
         start, limits, n_pixels = time.perf_counter(), self.settings.limits, 0
         max_pixels = REQUEST_PIXELS_FACTOR * limits.pixels
         embeddings = []
@@ -246,6 +250,13 @@ class Service:
             else nearest_distance(self.index, result.code, query.where, without=query.id),
             took=Timing(encoding=0.0, searching=0.0),  # set when the search is done
         )
+
+
+def image_encoder(encoder: Encoder) -> "ImageEncoder | None":
+    """Return the encoder if it encodes images."""
+    from orbithash.encoders import ImageEncoder  # with torch, which an index of codes needs not
+
+    return encoder if isinstance(encoder, ImageEncoder) else None
 
 
 def label_filter(labels: Sequence[str]) -> Where | None:

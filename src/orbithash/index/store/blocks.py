@@ -1,13 +1,13 @@
-"""Codes on disk: blocks of a few thousand, sorted by id, each verified when it is read.
+"""New codes on disk: blocks of a few thousand, sorted by id, each verified when it is read.
 
 Blocks hold ranges of ids that do not overlap: reading them in order gives the table for search.
 Adding at the end rewrites at most one block; adding or removing elsewhere rewrites the blocks
-concerned.
+concerned. Once there are many, they are sealed into a segment; see sealing.py.
 """
 
 import sqlite3
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +18,7 @@ from jaxtyping import Int64, UInt8
 from orbithash.codes import code_bytes
 from orbithash.errors import DamagedIndexError
 from orbithash.index.code_table import CodeTable, empty_table
+from orbithash.index.store.database import check_number
 from orbithash.kernels.plain_search import as_words
 
 BLOCK = 4096  # codes at most: 64 kB of 64-bit codes, cheap enough to rewrite for one item
@@ -45,7 +46,7 @@ class CodeBlocks:
 
     def __init__(self, connection: sqlite3.Connection, folder: Path, n_bits: int) -> None:
         self._connection, self._folder = connection, folder
-        self._n_bits, self._n_bytes = n_bits, code_bytes(n_bits)
+        self.n_bits, self._n_bytes = n_bits, code_bytes(n_bits)
 
     def count(self) -> int:
         row = self._connection.execute("SELECT coalesce(sum(count), 0) FROM blocks").fetchone()
@@ -98,8 +99,32 @@ class CodeBlocks:
 
     def firsts(self) -> Int64[np.ndarray, " blocks"]:
         """Return the lowest id of each block, which is its key."""
+        rows = self.unchecked_firsts()
+        check_number(self._connection, self._folder, "n_blocks", len(rows))
+        return np.array(rows, dtype=np.int64)
+
+    def unchecked_firsts(self) -> list[int]:
+        """Return the lowest ids of those blocks that are found."""
         query = "SELECT first FROM blocks ORDER BY first"
-        return np.array([row[0] for row in self._connection.execute(query)], dtype=np.int64)
+        return [first for (first,) in self._connection.execute(query)]
+
+    def check(self) -> None:
+        """Raise unless all blocks are there, in their order; their content is checked later."""
+        rows = self._connection.execute(
+            "SELECT first, count, typeof(checksum) FROM blocks ORDER BY first"
+        ).fetchall()
+        check_number(self._connection, self._folder, "n_blocks", len(rows))
+        for first, count, kind in rows:
+            if not isinstance(count, int) or kind != "integer":
+                raise DamagedIndexError(self._folder, f"the block of id {first} is not whole")
+        total = sum(count for _, count, _ in rows)
+        check_number(self._connection, self._folder, "n_codes", total)
+
+    def remove_first(self, blocks: Sequence[Block]) -> None:
+        """Remove these blocks, which are the first ones."""
+        last = int(blocks[-1].ids[0])
+        self._connection.execute("DELETE FROM blocks WHERE first <= ?", (last,))
+        self._change_numbers(-len(blocks), -sum(len(block.ids) for block in blocks))
 
     def read(self, first: int) -> Block:
         """Read the block with this lowest id; raise unless its checksum is correct."""
@@ -119,8 +144,9 @@ class CodeBlocks:
         codes = np.frombuffer(payload, dtype=np.uint8, offset=8 * count)
         return Block(ids, codes.reshape(count, self._n_bytes))
 
-    def table(self, old: CodeTable | None, old_versions: dict[int, int]) -> "LoadedTable":
-        """Load all codes for search; blocks that are unchanged since `old` are copied from it."""
+    def table(self, loaded: "LoadedTable") -> "LoadedTable":
+        """Load all codes for search; blocks that were loaded before are copied from there."""
+        old, old_versions = loaded.codes, loaded.versions
         versions, counts = {}, []
         query = "SELECT first, version, count FROM blocks ORDER BY first"
         for first, version, count in self._connection.execute(query):
@@ -128,15 +154,17 @@ class CodeBlocks:
                 raise DamagedIndexError(self._folder, f"the block of id {first} is not whole")
             versions[first] = version
             counts.append(count)
-        empty = empty_table(self._n_bits)
+        check_number(self._connection, self._folder, "n_blocks", len(versions))
+        check_number(self._connection, self._folder, "n_codes", sum(counts))
+        empty = empty_table(self.n_bits)
         ids = np.empty(sum(counts), dtype=np.int64)
         words = np.empty((len(empty.words), len(ids)), dtype=np.uint64)
         stop = 0
         for (first, version), count in zip(versions.items(), counts, strict=True):
             target = slice(stop, stop + count)
             stop += count
-            if old is not None and old_versions.get(first) == version:
-                start = int(np.searchsorted(old.ids, first))
+            if old_versions.get(first) == version:
+                start = int(np.searchsorted(old.ids[:], first))
                 ids[target] = old.ids[start : start + count]
                 words[:, target] = old.words[:, start : start + count]
             else:
@@ -146,7 +174,7 @@ class CodeBlocks:
                 ids[target], words[:, target] = block.ids, as_words(block.codes)
         if np.any(ids[1:] <= ids[:-1]):
             raise DamagedIndexError(self._folder, "blocks of codes overlap")
-        return LoadedTable(CodeTable(self._n_bits, ids, words), versions)
+        return LoadedTable(CodeTable(self.n_bits, ids, words), versions)
 
     def _split_by_block(self, items: Block) -> Iterator[tuple[int | None, bool, Block]]:
         """Split items by block; yield its lowest id, if any, whether it is the last, its items."""
@@ -164,11 +192,19 @@ class CodeBlocks:
     def _pop(self, first: int) -> Block:
         block = self.read(first)
         self._connection.execute("DELETE FROM blocks WHERE first = ?", (first,))
+        self._change_numbers(-1, -len(block.ids))
         return block
+
+    def _change_numbers(self, n_blocks: int, n_codes: int) -> None:
+        self._connection.execute(
+            "UPDATE facts SET value = value + CASE name WHEN 'n_blocks' THEN ? ELSE ? END "
+            "WHERE name IN ('n_blocks', 'n_codes')",
+            (n_blocks, n_codes),
+        )
 
     def _checksum(self, payload: bytes) -> int:
         # Seeded with the number of bits, so that a damaged one shows even if the bytes fit.
-        return zlib.crc32(payload, self._n_bits)
+        return zlib.crc32(payload, self.n_bits)
 
     def _write(self, block: Block) -> None:
         if len(block.ids) == 0:
@@ -176,9 +212,11 @@ class CodeBlocks:
         payload = block.ids.astype("<i8").tobytes() + block.codes.tobytes()
         version = "(SELECT value FROM facts WHERE name = 'version')"
         self._connection.execute(
-            f"INSERT INTO blocks VALUES (?, {version}, ?, ?, ?)",
-            (int(block.ids[0]), len(block.ids), payload, self._checksum(payload)),
+            "INSERT INTO blocks (first, version, count, checksum, payload) "
+            f"VALUES (?, {version}, ?, ?, ?)",
+            (int(block.ids[0]), len(block.ids), self._checksum(payload), payload),
         )
+        self._change_numbers(1, len(block.ids))
 
 
 @dataclass(frozen=True, eq=False)

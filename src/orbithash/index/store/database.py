@@ -1,43 +1,86 @@
 """The SQLite file of an index: schema, connections, transactions and errors.
 
-facts    properties of the whole index: n_bits, next_id, version, digest of the encoder
-blocks   codes with their ids, a few thousand per row, as search loads them
-items    metadata, one row per item
-labels   pairs of label and item, for filters, and label_sums to verify them; see rows.py
-sources  names of the sources that items were indexed from
+facts     properties of the whole index: n_bits, next_id, version, digest of the encoder, and the
+          numbers of rows of the tables below, by which missing rows are noticed
+segments  the manifest: files of codes; see manifest.py
+removed   positions in segments whose items were removed since
+blocks    new codes with their ids, a few thousand per row, until they are sealed into a segment
+items     metadata, one row per item; none of sealed items that have no metadata
+labels    pairs of label and item, for filters, and label_sums to verify them; see rows.py
+sources   names of the sources that items were indexed from, with sums to verify their rows; and
+          files of codes that were stored without metadata, so that none is stored twice
+paths     hashes of paths by source, so that no path of a source is stored twice
 
-One file, because one transaction must cover everything: whenever the process dies, an item is
-stored with its code and its metadata or not at all, and a reader sees one state of both. In
-write-ahead mode readers continue while one process writes. Loading ten million codes from blocks
-costs half a second of CPU time, a quarter more than from a plain file.
+One transaction covers everything: whenever the process dies, an item is stored with its code and
+its metadata or not at all, and a reader sees one state of both. In write-ahead mode readers
+continue while one process writes. See docs/architecture.md for segments and their crash points.
 """
 
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from orbithash.errors import DamagedIndexError, InputError, StorageError
+from orbithash.index.store.locks import WAIT, one_writer
 
 FILE = "index.sqlite"
 APPLICATION = 0x6F726274  # "orbt", in the header of every file of ours
-FORMAT = 2
-WAIT = 60.0  # seconds for another process's transaction to end
+FORMAT = 3
+READABLE = (2, FORMAT)  # 2 has no segments; the first write turns it into 3, see upgrade.py
 
+# Tables that format 2 does not have, or has otherwise. The payload is last, so that the other
+# columns are read without it.
+NEW_TABLES = """
+CREATE TABLE blocks (
+    first INTEGER PRIMARY KEY, -- the lowest of its ids; ranges of blocks do not overlap
+    version INTEGER NOT NULL,  -- changes whenever the block is written
+    count INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    payload BLOB NOT NULL      -- ids, then codes
+);
+CREATE TABLE segments (
+    number INTEGER PRIMARY KEY,
+    file TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    first INTEGER NOT NULL,     -- id
+    last INTEGER NOT NULL,
+    length INTEGER NOT NULL,    -- bytes of the file
+    checksum INTEGER NOT NULL,  -- of the file's header
+    n_described INTEGER NOT NULL, -- items with a row in `items`, the removed ones included
+    n_removed INTEGER NOT NULL,
+    removed_sum INTEGER NOT NULL
+);
+CREATE TABLE removed (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, -- so that readers load only the new ones
+    segment INTEGER NOT NULL,
+    position INTEGER NOT NULL
+);
+CREATE TABLE paths (
+    source INTEGER,
+    hash INTEGER, -- of the path
+    id INTEGER,
+    PRIMARY KEY (source, hash, id)
+) WITHOUT ROWID;
+ALTER TABLE sources ADD COLUMN count INTEGER NOT NULL DEFAULT 0; -- of its rows in `items`
+ALTER TABLE sources ADD COLUMN total INTEGER NOT NULL DEFAULT 0; -- checksum of their ids
+ALTER TABLE sources ADD COLUMN stamp TEXT; -- of a file of codes that have no rows
+ALTER TABLE sources ADD COLUMN n_codes INTEGER NOT NULL DEFAULT 0; -- of such a file
+"""
+# Facts that count rows, and how messages name them.
+NUMBERS = {
+    "n_segments": "segments",
+    "n_blocks": "blocks of codes",
+    "n_codes": "codes in blocks",
+    "n_items": "rows of metadata",
+}
 SCHEMA = f"""
 PRAGMA page_size = 8192;
 PRAGMA journal_mode = WAL;
 PRAGMA application_id = {APPLICATION};
 PRAGMA user_version = {FORMAT};
 CREATE TABLE facts (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
-CREATE TABLE blocks (
-    first INTEGER PRIMARY KEY, -- the lowest of its ids; ranges of blocks do not overlap
-    version INTEGER NOT NULL,  -- changes whenever the block is written
-    count INTEGER NOT NULL,
-    payload BLOB NOT NULL,     -- ids, then codes
-    checksum INTEGER NOT NULL
-);
 CREATE TABLE sources (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE items (
     id INTEGER PRIMARY KEY,
@@ -51,6 +94,7 @@ CREATE TABLE items (
 CREATE INDEX items_by_source ON items (source) WHERE source > 0;
 CREATE TABLE labels (label TEXT, id INTEGER, PRIMARY KEY (label, id)) WITHOUT ROWID;
 CREATE TABLE label_sums (label TEXT PRIMARY KEY, total INTEGER NOT NULL) WITHOUT ROWID;
+{NEW_TABLES}
 """
 
 
@@ -101,10 +145,10 @@ def checked_connection(folder: Path, uri: str) -> sqlite3.Connection:
         )
         if application != APPLICATION:
             raise DamagedIndexError(folder, f"{FILE} was not written by orbithash")
-        if version != FORMAT:
+        if version not in READABLE:
             raise InputError(
                 f"the index {folder} has format {version}, and this version of orbithash reads "
-                f"format {FORMAT}; use the version that wrote it, or index again"
+                f"formats {READABLE[0]} and {FORMAT}; use the version that wrote it, or index again"
             )
         # A committed transaction survives a power cut.
         connection.execute("PRAGMA synchronous = FULL")
@@ -120,14 +164,28 @@ def writing(connection: sqlite3.Connection, folder: Path) -> Iterator[None]:
     with translated_errors(folder):
         if not os.access(folder / FILE, os.W_OK):
             raise read_only_error(folder)
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
+        with one_writer(folder):
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+
+def close(connection: sqlite3.Connection, folder: Path) -> None:
+    """Close a connection; the last one to close moves what the log holds into the database."""
+    with ExitStack() as stack:
+        if os.access(folder, os.W_OK):
+            with suppress(StorageError):  # closing comes first
+                stack.enter_context(one_writer(folder))
+        connection.close()
+
+
+def database_format(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 @contextmanager
@@ -140,6 +198,24 @@ def reading(connection: sqlite3.Connection, folder: Path) -> Iterator[None]:
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
+
+
+def change_number(connection: sqlite3.Connection, name: str, change: int) -> None:
+    """Add to one of the facts that count the rows of a table."""
+    connection.execute("UPDATE facts SET value = value + ? WHERE name = ?", (change, name))
+
+
+def check_number(connection: sqlite3.Connection, folder: Path, name: str, found: int) -> None:
+    """Raise if a table has another number of rows than it should have.
+
+    A flipped bit in a page of SQLite can hide rows without any error.
+    """
+    row = connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+    if row is None and database_format(connection) < FORMAT:
+        return  # not counted yet
+    if row is None or row[0] != found:
+        expected = "an unknown number" if row is None else row[0]
+        raise DamagedIndexError(folder, f"it has {found} of {expected} {NUMBERS[name]}")
 
 
 @contextmanager

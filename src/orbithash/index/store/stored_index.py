@@ -1,34 +1,31 @@
 """An index on disk: one folder with codes, ids, paths, labels and the encoder of the codes.
 
-index.sqlite        codes and metadata, see database.py
-model.safetensors   the encoder
+index.sqlite         the manifest, metadata and new codes, see database.py
+codes-….segment      sealed codes, mapped and not loaded, see segment.py and sealing.py
+model.safetensors    the encoder
 """
 
-import errno
 import hashlib
 import logging
-import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from jaxtyping import Int64, UInt8
 from numpy.typing import ArrayLike
 
-from orbithash.codes import MAX_BITS, MIN_BITS, check_n_bits
+from orbithash.codes import as_codes, check_n_bits
 from orbithash.errors import (
     DamagedIndexError,
     HashingError,
-    IdInUseError,
     InputError,
-    StorageError,
     UnknownIdError,
 )
-from orbithash.files import DISK_FAILURES, whole_folder
+from orbithash.files import whole_folder
 from orbithash.index.base import (
     NO_METADATA,
     Ball,
@@ -40,7 +37,6 @@ from orbithash.index.base import (
     Where,
 )
 from orbithash.index.checks import (
-    LARGEST_ID,
     add_under_new_ids,
     check_k,
     checked_ids,
@@ -48,49 +44,70 @@ from orbithash.index.checks import (
     checked_next_id,
     checked_queries,
 )
-from orbithash.index.code_table import CodeTable
+from orbithash.index.code_table import CodeTable, empty_table
 from orbithash.index.duplicates import DuplicateGroups, duplicate_groups
 from orbithash.index.memory import MemoryIndex
-from orbithash.index.store.blocks import CodeBlocks
-from orbithash.index.store.database import connect, create_database, reading, writing
-from orbithash.index.store.rows import MetadataRows
+from orbithash.index.parted_table import PartedTable, as_parts
+from orbithash.index.store.blocks import LoadedTable
+from orbithash.index.store.changes import Changes
+from orbithash.index.store.checking import problems
+from orbithash.index.store.copying import ENCODER, copy_index, creation_error, folder_exists
+from orbithash.index.store.database import (
+    NUMBERS,
+    close,
+    connect,
+    create_database,
+    database_format,
+    writing,
+)
+from orbithash.index.store.manifest import LiveSegment, OpenSegments
+from orbithash.index.store.reading import (
+    check_manifest,
+    folder_bytes,
+    joined_table,
+    stored_items,
+    undamaged_of_segments,
+)
+from orbithash.index.store.tables import Tables, read_facts
 
 logger = logging.getLogger(__name__)
 
 
 class StoredIndex(ClosesOnExit):
-    """Codes with metadata on disk, searched in memory by one of the engines.
+    """Codes with metadata on disk, searched by one of the engines where they are mapped.
 
     Every change is one transaction: once the call returns, it survives a crash of the process or of
     the machine. Any number of processes may search meanwhile; each search sees the state at its
     start.
     """
 
-    def __init__(self, folder: Path, engine: type[MemoryIndex]) -> None:
+    def __init__(self, folder: Path, engine: type[MemoryIndex], *, unchecked: bool = False) -> None:
+        """Open an index; `unchecked` also if parts of it are missing, for `undamaged`."""
         self.folder = folder
-        self._connection = connect(folder)
+        with closing(connect(folder)) as connection:
+            self._facts = read_facts(connection, folder)
+        self.n_bits = self._facts["n_bits"]
+        files = OpenSegments(folder, self.n_bits)
+        self._tables = Tables(folder, self.n_bits, files, unchecked=unchecked)
         self._lock = threading.RLock()  # threads share the connection
         try:
-            self._facts = read_facts(self._connection, folder)
+            with self._tables.reading() as segments:
+                if not unchecked:
+                    check_manifest(self._tables, segments)
+            self._changes = Changes(folder, self.n_bits, files)
         except BaseException:
-            self._connection.close()
+            close(self._tables.connection, folder)
             raise
-        self.n_bits = self._facts["n_bits"]
-        self._blocks = CodeBlocks(self._connection, folder, self.n_bits)
-        self._rows = MetadataRows(self._connection, folder)
-        # A second connection, because a change may wait long for other processes, and threads that
-        # search must not wait with it.
-        self._writer = connect(folder)
-        self._writing = threading.Lock()
-        self._writer_blocks = CodeBlocks(self._writer, folder, self.n_bits)
-        self._writer_rows = MetadataRows(self._writer, folder)
+        self._connection, self._writer = self._tables.connection, self._changes.tables.connection
+        self._files = files
         self._engine = engine(self.n_bits)
-        self._block_versions: dict[int, int] = {}  # of the blocks that the engine holds
+        self._loaded = LoadedTable(empty_table(self.n_bits), {})  # what is in blocks
+        self._segments: tuple[LiveSegment, ...] = ()
         self._version: object = None  # of the database state that the engine holds
 
     def __len__(self) -> int:
-        with self._lock, reading(self._connection, self.folder):
-            return self._blocks.count()
+        with self._lock, self._tables.reading():
+            return self._tables.count()
 
     def add(
         self,
@@ -98,33 +115,75 @@ class StoredIndex(ClosesOnExit):
         codes: ArrayLike | None = None,
         metadata: Sequence[Metadata] | None = None,
     ) -> Int64[np.ndarray, " n"]:
-        """Store items under ids that are not in use, by default the next ones; return the ids."""
+        """Store items under ids that are not in use, by default the next ones; return the ids.
+
+        Many codes without metadata are written past the database, 8 bytes each for 64 bits.
+        """
         if ids is None:
             return add_under_new_ids(self, codes, metadata)
         ids, codes = checked_items(ids, codes, metadata, n_bits=self.n_bits)
-        with self._writing, writing(self._writer, self.folder):
-            if used := self._writer_rows.stored(ids):
-                raise IdInUseError(used[0])
-            self._insert(ids, codes, metadata)
+        self._changes.add(ids, codes, metadata)
         return ids
+
+    def add_codes(
+        self,
+        n: int,
+        batches: Iterable[UInt8[np.ndarray, "..."]],
+        *,
+        ids: Int64[np.ndarray, " n"] | None = None,
+        file: tuple[str, str] | None = None,
+    ) -> int:
+        """Store n codes without metadata that arrive in batches; return the first id.
+
+        They are never all in memory. They are stored together: a search finds all of them or none.
+        By default they get the next ids; given ids ascend. `file` is the name and the stamp of the
+        file that they are from, for `known_files`.
+        """
+        reserved = self._changes.reserve(n) if ids is None else ids
+        if n == 0:
+            return int(self.next_id())
+        checked = (as_codes(codes, self.n_bits) for codes in batches)
+        self._changes.add_segment(reserved, checked, None if file is None else (*file, n))
+        return int(np.asarray(reserved[:1])[0])
+
+    def known_files(self) -> dict[str, tuple[str, int]]:
+        """Return stamp and number of codes of every file that `add_codes` has stored, by name."""
+        with self._lock, self._tables.reading():
+            if database_format(self._connection) < 3:
+                return {}
+            rows = self._connection.execute(
+                "SELECT name, stamp, n_codes FROM sources WHERE stamp IS NOT NULL"
+            )
+            return {name: (stamp, count) for name, stamp, count in rows}
 
     def update(
         self, ids: ArrayLike, codes: ArrayLike, metadata: Sequence[Metadata] | None = None
     ) -> None:
         """Store items, replacing those with the same ids."""
-        ids, codes = checked_items(ids, codes, metadata, n_bits=self.n_bits)
-        with self._writing, writing(self._writer, self.folder):
-            used = np.array(self._writer_rows.stored(ids), dtype=np.int64)
-            self._delete(used)
-            self._insert(ids, codes, metadata)
+        self._changes.update(*checked_items(ids, codes, metadata, n_bits=self.n_bits), metadata)
 
     def remove(self, ids: ArrayLike) -> int:
         """Remove items and return how many there were; unknown ids are ignored."""
-        ids = np.unique(checked_ids(ids))
-        with self._writing, writing(self._writer, self.folder):
-            used = np.array(self._writer_rows.stored(ids), dtype=np.int64)
-            self._delete(used)
-        return len(used)
+        return self._changes.remove(np.unique(checked_ids(ids)))
+
+    def compact(self) -> None:
+        """Write all codes into one segment, without items that were removed."""
+        self._changes.compact()
+
+    def check(self) -> list[str]:
+        """Read and verify everything; return what is damaged, in words that name it."""
+        with self._lock, self._tables.reading() as segments:
+            found = list(problems(self._tables, segments))
+        try:
+            if "encoder" in self._facts:
+                self.encoder()
+        except DamagedIndexError as error:
+            found.append(error.reason)
+        return found
+
+    def copy_to(self, folder: str | Path) -> None:
+        """Write a copy of one state of the index into a new folder, while others may change it."""
+        copy_index(self._tables, self._lock, Path(folder))
 
     def get(self, ids: ArrayLike) -> Items:
         """Return these items, in this order."""
@@ -160,47 +219,46 @@ class StoredIndex(ClosesOnExit):
     def duplicates(self, radius: int, where: Where | None = None) -> DuplicateGroups:
         """Return the groups of items that steps of at most `radius` bits connect; exact."""
         table, admitted = self._admitted(where)
-        return duplicate_groups(table if admitted is None else admitted, radius)
+        return duplicate_groups(as_parts(table).whole() if admitted is None else admitted, radius)
 
     def iterate(self, batch_size: int = 4096) -> Iterator[Items]:
         """Iterate over all items in the order of ids; may miss items that are added meanwhile."""
-        ids = self._refresh(None)[0].ids
-        for start in range(0, len(ids), batch_size):
-            yield self._stored_items(ids[start : start + batch_size])
+        for ids in as_parts(self._refresh(None)[0]).id_batches(batch_size):
+            yield self._stored_items(ids)
 
     def undamaged(self) -> Iterator[Items]:
         """Iterate over the intact items of a damaged index; the others are logged."""
-        with self._lock, reading(self._connection, self.folder):
-            firsts = self._blocks.firsts()
-        for first in firsts.tolist():
+        with self._lock, self._tables.reading() as segments:
+            firsts = self._tables.blocks.unchecked_firsts()
+        yield from undamaged_of_segments(segments, self._undamaged_items)
+        for first in firsts:
             try:
-                with self._lock, reading(self._connection, self.folder):
-                    ids = self._blocks.read(first).ids
+                with self._lock, self._tables.reading():
+                    ids = self._tables.blocks.read(first).ids
             except DamagedIndexError as error:
                 logger.warning("%s", error)
                 continue
-            try:
-                yield self._stored_items(ids)
-            except DamagedIndexError:
-                yield from self._undamaged_items(ids)
+            yield from self._undamaged_items(ids)
 
     def _undamaged_items(self, ids: Int64[np.ndarray, " n"]) -> Iterator[Items]:
-        for identifier in ids:
-            try:
-                yield self._stored_items(np.array([identifier]))
-            except DamagedIndexError as error:
+        try:
+            yield self._stored_items(ids)
+        except DamagedIndexError as error:
+            if len(ids) == 1:
                 logger.warning("%s", error)
+                return
+            for identifier in ids:
+                yield from self._undamaged_items(np.array([identifier]))
 
     def known(self, source: str) -> dict[str, tuple[int, str]]:
         """Return id and stamp of every item that was indexed from a source, by path."""
-        with self._lock, reading(self._connection, self.folder):
-            return self._rows.known(source)
+        with self._lock, self._tables.reading():
+            return self._tables.rows.known(source)
 
     def next_id(self) -> int:
         """Return an id above all ids that were ever in use."""
-        with self._lock, reading(self._connection, self.folder):
-            query = "SELECT value FROM facts WHERE name = 'next_id'"
-            return checked_next_id(int(self._connection.execute(query).fetchone()[0]))
+        with self._lock, self._tables.reading():
+            return checked_next_id(int(self._tables.fact("next_id")))
 
     def encoder(self) -> bytes:
         """Return the file of the encoder that computed the codes."""
@@ -218,106 +276,76 @@ class StoredIndex(ClosesOnExit):
 
     def count(self, where: Where) -> int:
         """Return the number of items that a filter admits."""
-        with self._lock, reading(self._connection, self.folder):
-            return self._rows.count(where)
+        if where.admits(NO_METADATA):
+            return len(self)
+        with self._lock, self._tables.reading():
+            return self._tables.rows.count(where)
 
     def sample(self, n: int, *, seed: int, where: Where | None = None) -> Items:
         """Return n random items, or all if there are fewer, in the order of ids."""
         table, admitted = self._refresh(where)
-        ids = table.ids if admitted is None else admitted
-        positions = np.random.default_rng(seed).choice(len(ids), min(n, len(ids)), replace=False)
-        return self._stored_items(ids[np.sort(positions)])
+        count = len(table if admitted is None else admitted)
+        ranks = np.random.default_rng(seed).choice(count, min(n, count), replace=False)
+        ranks = np.sort(ranks)
+        if admitted is not None:
+            return self._stored_items(admitted[ranks])
+        return self._stored_items(as_parts(table).ids_of_ranks(ranks))
 
     def label_counts(self) -> dict[str, int]:
         """Return the number of items with each label."""
-        with self._lock, reading(self._connection, self.folder):
-            return self._rows.label_counts()
+        with self._lock, self._tables.reading():
+            return self._tables.rows.label_counts()
 
     def version(self) -> int:
         """Return a number that differs after every change."""
-        with self._lock, reading(self._connection, self.folder):
-            return self._read_version()
+        with self._lock, self._tables.reading():
+            return self._tables.version()
 
     def stats(self) -> IndexStats:
         self._refresh(None)
-        disk = sum(path.stat().st_size for path in self.folder.iterdir())
-        return replace(self._engine.stats(), disk_bytes=disk)
+        return replace(self._engine.stats(), disk_bytes=folder_bytes(self.folder))
 
     def close(self) -> None:
-        with self._writing, self._lock:
-            self._writer.close()
-            self._connection.close()
+        self._changes.close()
+        with self._lock:
+            close(self._connection, self.folder)
 
-    def _admitted(self, where: Where | None) -> tuple[CodeTable, CodeTable | None]:
+    def _admitted(self, where: Where | None) -> tuple[CodeTable | PartedTable, CodeTable | None]:
         """Update the engine; return its codes, and those that a filter admits."""
         table, ids = self._refresh(where)
-        return table, None if ids is None else table.among(ids)
+        for live in self._segments:
+            live.segment.verify()
+        return table, None if ids is None else as_parts(table).among(ids)
 
     def _refresh(
         self, where: Where | None
-    ) -> tuple[CodeTable, Int64[np.ndarray, " admitted"] | None]:
+    ) -> tuple[CodeTable | PartedTable, Int64[np.ndarray, " admitted"] | None]:
         """Update the engine; return its codes, and the ids that a filter admits.
 
         Both are of one state. Threads share the engine, which may have a newer state as soon as
         this returns: search the table that is returned.
         """
-        with self._lock, reading(self._connection, self.folder):
-            version = self._read_version()
+        with self._lock, self._tables.reading() as segments:
+            version = self._tables.version()
             if version != self._version:
-                loaded = self._blocks.table(self._engine.table, self._block_versions)
-                self._engine.table = loaded.codes
-                self._block_versions, self._version = loaded.versions, version
-            admitted = None if where is None else self._rows.admitted(where)
+                self._loaded = self._tables.blocks.table(self._loaded)
+                table = joined_table(self._loaded.codes, segments)
+                # Whatever an engine does with it, a table of several parts does too.
+                self._engine.table = cast(CodeTable, table)
+                self._segments, self._version = segments, version
+                self._files.keep(live.segment.info.file for live in segments)
+            filters = where is not None and not where.admits(NO_METADATA)
+            admitted = self._tables.rows.admitted(where) if where and filters else None
             return self._engine.table, admitted
-
-    def _read_version(self) -> int:
-        query = "SELECT value FROM facts WHERE name = 'version'"
-        return int(self._connection.execute(query).fetchone()[0])
 
     def _stored_items(self, ids: Int64[np.ndarray, " n"]) -> Items:
         """Return those of the items that are stored, in this order."""
-        with self._lock, reading(self._connection, self.folder):
-            found = [pair for pair in self._rows.get(ids) if pair is not None]
-            stored = np.array([identifier for identifier, _ in found], dtype=np.int64)
-            self._blocks.check_absent(np.setdiff1d(ids, stored))
-            metadata = tuple(metadata for _, metadata in found)
-            return Items(stored, self._blocks.get(stored), metadata)
+        with self._lock, self._tables.reading() as segments:
+            return stored_items(self._tables, segments, self._loaded_table(), ids)
 
-    def _insert(
-        self,
-        ids: Int64[np.ndarray, " n"],
-        codes: UInt8[np.ndarray, "n bytes"],
-        metadata: Sequence[Metadata] | None,
-    ) -> None:
-        if len(ids) == 0:
-            return
-        self._writer.execute("UPDATE facts SET value = value + 1 WHERE name = 'version'")
-        self._writer.execute(
-            "UPDATE facts SET value = max(value, ?) WHERE name = 'next_id'",
-            (min(int(ids.max()) + 1, LARGEST_ID),),
-        )
-        self._writer_rows.add(ids, [NO_METADATA] * len(ids) if metadata is None else metadata)
-        self._writer_blocks.add(ids, codes)
-
-    def _delete(self, ids: Int64[np.ndarray, " n"]) -> None:
-        if len(ids):
-            self._writer.execute("UPDATE facts SET value = value + 1 WHERE name = 'version'")
-            self._writer_rows.remove(ids)
-            self._writer_blocks.remove(ids)
-
-
-def read_facts(connection: sqlite3.Connection, folder: Path) -> dict[str, Any]:
-    with reading(connection, folder):
-        facts = dict(connection.execute("SELECT name, value FROM facts").fetchall())
-    for name in ("n_bits", "next_id", "version"):
-        if not isinstance(facts.get(name), int):
-            raise DamagedIndexError(folder, f"its {name} is not as written")
-    if not MIN_BITS <= facts["n_bits"] <= MAX_BITS:
-        raise DamagedIndexError(folder, f"{facts['n_bits']} is not a valid number of bits")
-    return facts
-
-
-ENCODER = "model.safetensors"  # the name it has in a run, so that orbithash.load takes either
+    def _loaded_table(self) -> CodeTable | None:
+        """Return what is in blocks, if it is loaded in this state."""
+        return self._loaded.codes if self._tables.version() == self._version else None
 
 
 def create_store(folder: Path, n_bits: int, *, encoder: bytes | None = None) -> None:
@@ -338,26 +366,10 @@ def create_store(folder: Path, n_bits: int, *, encoder: bytes | None = None) -> 
 def write_store(new: Path, n_bits: int, encoder: bytes | None) -> None:
     """Write the files of an empty index into a new folder."""
     facts: dict[str, Any] = {"n_bits": int(n_bits), "next_id": 0, "version": 0}
+    facts |= dict.fromkeys(NUMBERS, 0)
     if encoder is not None:
         (new / ENCODER).write_bytes(encoder)
         facts["encoder"] = hashlib.sha256(encoder).hexdigest()
     create_database(new)
     with closing(connect(new)) as connection, writing(connection, new):
         connection.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
-
-
-def creation_error(folder: Path, error: OSError) -> HashingError:
-    """Translate an error of the file system into ours."""
-    # Another process has created it meanwhile. If its parent is a file, it does not exist.
-    if error.errno in (errno.EEXIST, errno.ENOTEMPTY) and folder.exists():
-        return folder_exists(folder)
-    if error.errno in DISK_FAILURES:
-        return StorageError(
-            f"cannot write {folder}: {error.strerror}; no partial index is left: free some space, "
-            "or check the disk, and try again"
-        )
-    return InputError(f"cannot write {folder}: {error.strerror}; choose another name")
-
-
-def folder_exists(folder: Path) -> InputError:
-    return InputError(f"{folder} exists; open it, or give the new index another name")

@@ -38,7 +38,6 @@ ItemId = Annotated[int, Path(ge=-(2**63), le=2**63 - 1, description="The id of a
 IMAGE_RESPONSE = {200: {"content": {"image/*": {}}, "description": "The image."}}
 KEY_RESPONSES = {401: {"model": ErrorResponse}, 403: {"model": ErrorResponse}}
 CACHE_HEADERS = {"Cache-Control": "private, max-age=300"}
-SOURCE = "api"  # source of added items: indexing a folder prunes items of that folder only
 
 
 def item_routes(service: Service) -> APIRouter:
@@ -160,11 +159,11 @@ class Addition:
 
 def add(index: Index, additions: Sequence[Addition], uploads: FilePath | None) -> list[int]:
     """Add items together and return their ids; images are stored in `uploads`, if given."""
+    # Without a source: of a source, no path is stored twice, and an image may be added twice.
     metadata = [
         Metadata(
             path=store_upload(addition.image, uploads) if uploads and addition.image else "",
             labels=addition.labels,
-            source=SOURCE,
             fields=addition.fields,
         )
         for addition in additions

@@ -1,0 +1,138 @@
+"""Codes files of any size, read in batches: an `.npz` (see codes_file.py) or a bare `.npy`."""
+
+import zipfile
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Int64, UInt8
+from numpy.lib import format as npy
+
+from orbithash.codes import check_n_bits, code_bytes
+from orbithash.data.codes_file import checked_n_bits, class_labels, packed_codes
+from orbithash.data.features import checked_paths, checked_strings
+from orbithash.data.images import check_class_names
+from orbithash.errors import InputError
+
+BATCH = 1 << 20  # codes that are read at once
+SMALL = ("n_bits", "ids", "labels", "paths", "classes")  # arrays that are read as a whole
+
+
+@dataclass(frozen=True, eq=False)
+class CodesFile:
+    """A file of codes and what it says about them; the codes are read by `batches`."""
+
+    file: Path
+    n_bits: int
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    ids: Int64[np.ndarray, " n"] | None = None
+    labels: Int64[np.ndarray, " n"] | Bool[np.ndarray, "n classes"] | None = None
+    paths: tuple[str, ...] | None = None
+    classes: tuple[str, ...] | None = None
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def label_names(self, row: int) -> tuple[str, ...]:
+        """Return the names of a code's labels, or their numbers where they have no names."""
+        if self.labels is None:
+            return ()
+        of_row = self.labels[row]
+        numbers = [int(of_row)] if self.labels.ndim == 1 else np.flatnonzero(of_row).tolist()
+        return tuple(str(i) if self.classes is None else self.classes[i] for i in numbers)
+
+    def batches(self, size: int = BATCH) -> Iterator[UInt8[np.ndarray, "batch bytes"]]:
+        """Yield all codes in order."""
+        row_bytes = self.dtype.itemsize * self.shape[1]
+        with ExitStack() as stack:
+            opened, _ = open_array(self.file, "codes", stack)
+            for start in range(0, len(self), size):
+                n = min(size, len(self) - start)
+                content = opened.read(n * row_bytes)
+                if len(content) < n * row_bytes:
+                    raise InputError(f"{self.file} ends after {start} codes; write it again")
+                rows = np.frombuffer(content, self.dtype).reshape(n, self.shape[1])
+                yield packed_codes(rows, self.n_bits, "the")
+
+
+def open_codes(file: Path, n_bits: int | None = None) -> CodesFile:
+    """Read everything but the codes; a bare `.npy` needs the number of bits."""
+    if not file.is_file():
+        raise InputError(f"there is no file {file}; check the path")
+    try:
+        arrays = small_arrays(file)
+        if "n_bits" in arrays:
+            stored = checked_n_bits(arrays["n_bits"])
+            if n_bits not in (None, stored):
+                raise InputError(f"it holds codes of {stored} bits, not {n_bits}; leave out --bits")
+            n_bits = stored
+        if n_bits is None:
+            raise InputError("it does not say how many bits its codes have; add --bits")
+        check_n_bits(n_bits)
+        with ExitStack() as stack:
+            _, (shape, fortran, dtype) = open_array(file, "codes", stack)
+        if fortran and len(shape) == 2 and shape[1] > 1:
+            raise InputError("its codes are column by column; save numpy.ascontiguousarray(codes)")
+        if len(shape) != 2:
+            raise InputError(
+                f"its codes have shape {shape}; save uint8 of shape (items, {code_bytes(n_bits)})"
+            )
+        return CodesFile(
+            *(file, n_bits, shape, dtype),
+            ids=stored_ids(arrays.get("ids"), shape[0]),
+            **labels_and_classes(arrays, shape[0]),
+            paths=checked_paths(arrays.get("paths"), n_rows=shape[0]),
+        )
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise InputError(f"cannot read {file}: {error}; save it with numpy.savez") from None
+
+
+def open_array(
+    file: Path, name: str, stack: ExitStack
+) -> tuple[Any, tuple[tuple[int, ...], bool, np.dtype]]:
+    """Open an array of a file after its header; return that too: shape, order and type."""
+    opened: Any
+    if file.suffix.lower() == ".npy":
+        opened = stack.enter_context(file.open("rb"))
+    else:
+        archive = stack.enter_context(closing(zipfile.ZipFile(file)))
+        if f"{name}.npy" not in archive.namelist():
+            raise InputError(
+                f"it has no array {name!r}; save codes and n_bits with numpy.savez, or codes alone "
+                "as .npy"
+            )
+        opened = stack.enter_context(archive.open(f"{name}.npy"))
+    version = npy.read_magic(opened)
+    read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+    return opened, read_header[min(version, (2, 0))](opened)
+
+
+def small_arrays(file: Path) -> dict[str, np.ndarray]:
+    if file.suffix.lower() == ".npy":
+        return {}
+    with np.load(file, allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in SMALL if name in arrays.files}
+
+
+def stored_ids(ids: np.ndarray | None, n: int) -> Int64[np.ndarray, " n"] | None:
+    if ids is None:
+        return None
+    if ids.shape != (n,) or ids.dtype.kind not in "iu" or not np.can_cast(ids.dtype, np.int64):
+        raise InputError(f"got ids of shape {ids.shape} and type {ids.dtype} for {n} codes")
+    return ids.astype(np.int64)
+
+
+def labels_and_classes(arrays: dict[str, np.ndarray], n: int) -> dict[str, Any]:
+    if "labels" not in arrays:
+        return {}
+    labels = class_labels(arrays["labels"], n, "the")
+    classes = checked_strings("classes", arrays.get("classes"))
+    if classes is not None:
+        check_class_names(labels, classes, n_images=n)
+    return {"labels": labels, "classes": classes}
