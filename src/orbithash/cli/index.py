@@ -149,7 +149,7 @@ def store_codes(
     from orbithash.retrieval.codes_indexing import index_codes
     from orbithash.retrieval.search_index import open_for_codes
 
-    run = names.pop(0) if names and Path(names[0]).is_dir() else None
+    run = Path(names.pop(0)) if names and Path(names[0]).is_dir() else None
     if not names:
         raise InputError("--codes needs files; write: orbithash index --codes FILE… --out INDEX")
     files = [open_codes(Path(name), bits) for name in names]  # all, before anything is stored
@@ -159,7 +159,12 @@ def store_codes(
                 f"{file.file} has codes of {file.n_bits} bits and {files[0].file} of "
                 f"{files[0].n_bits}; give each length an index of its own"
             )
-    with open_for_codes(out, files[0].n_bits, run, device=device) as index:
+    encoder = None
+    if run is not None:
+        from orbithash import load
+
+        encoder = load(run, device=device)
+    with open_for_codes(out, files[0].n_bits, encoder) as index:
         for file in files:
             with progress_bar(console) as show:
                 report = index_codes(index, file, new_ids=new_ids, progress=show)

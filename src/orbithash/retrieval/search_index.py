@@ -64,21 +64,16 @@ def open_index(
     return SearchIndex(index, encoder)
 
 
-def open_for_codes(
-    address: str | Path, n_bits: int, run: str | Path | None, *, device: str = "cpu"
-) -> Index:
+def open_for_codes(address: str | Path, n_bits: int, encoder: Encoder | None = None) -> Index:
     """Open the index of an address to store codes in it, or create it.
 
-    A `run` is the encoder of the codes, which a new index keeps and an existing one must hold.
+    A new index keeps the encoder that made the codes, and an existing one must hold it.
     """
-    if run is not None:
-        from orbithash import load
-
-        encoder = load(Path(run), device=device)
+    if encoder is not None:
         if encoder.n_bits != n_bits:
             raise InputError(
-                f"{run} encodes to {encoder.n_bits} bits and the codes have {n_bits}; give the run "
-                "that made them"
+                f"the run encodes to {encoder.n_bits} bits and the codes have {n_bits}; give the "
+                "run that made them"
             )
         return open_index(address, encoder=encoder).index
     if not index_exists(address):
