@@ -74,6 +74,7 @@ def test_an_interrupted_demo_leaves_nothing(tmp_path, monkeypatch, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_demo_says_how_to_install_the_server_where_it_is_missing(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("orbithash.cli.demo.NEEDED", ("no_such_package",))
     assert run(["demo", "--out", str(tmp_path / "report")]) == 0

@@ -83,7 +83,9 @@ def test_processes_see_together_what_one_sees_alone(images):
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
-@pytest.mark.parametrize("start_method", ["fork", "forkserver"])
+@pytest.mark.parametrize(
+    "start_method", ["fork", pytest.param("forkserver", marks=pytest.mark.slow)]
+)
 def test_workers_end_when_their_parent_is_killed(start_method, tmp_path):
     process = call(take_one_batch_and_stall, tmp_path, start_method)
     try:

@@ -244,6 +244,7 @@ def test_a_run_stopped_in_any_stage_resumes_to_the_same_bits(photos, tmp_path, s
     assert kept == {*files, "unreadable.txt"}
 
 
+@pytest.mark.slow
 def test_a_head_of_other_settings_is_not_resumed_from(photos, tmp_path):
     settings = WHOLE | {"views": 0, "validation": 0.0}
     epochs = []
