@@ -15,7 +15,7 @@ demo: .venv/core ## the whole way on handwritten digits: train, encode, search, 
 	.venv/bin/orbithash demo --out demo-report --force
 
 test: .venv/test ## the quick tests, under five minutes on two cores
-	.venv/bin/pytest -n 4 --dist loadfile
+	.venv/bin/pytest -n 3 --dist loadfile
 
 fuzz: .venv/test ## search for failing examples at random for about ten minutes (15 at most); add what fails as a test
 	HYPOTHESIS_PROFILE=fuzz timeout 15m .venv/bin/pytest -m hypothesis -n 2 -x || test $$? = 124
