@@ -5,6 +5,7 @@ immutable: a change creates another table, and a search that has started is not 
 """
 
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Int64, UInt8, UInt64
@@ -82,12 +83,7 @@ class CodeTable:
         self, embeddings: Float[np.ndarray, "queries bits"], radius: int, k: int | None
     ) -> list[Ball]:
         """Return all items within the radius of each embedding, at most the k nearest."""
-        balls = []
-        for query, ball in enumerate(self.within(pack(binarize(embeddings)), radius)):
-            items = self.among(ball.ids)
-            nearest = items.nearest_asymmetric(embeddings[query : query + 1], k or len(items))
-            balls.append(Ball(nearest.ids[0], nearest.distances[0]))
-        return balls
+        return ranked_balls(self, embeddings, radius, k)
 
     def within(self, codes: UInt8[np.ndarray, "queries bytes"], radius: int) -> list[Ball]:
         """Return all items within the radius of each query, comparing it with every code."""
@@ -148,3 +144,30 @@ def empty_table(n_bits: int) -> CodeTable:
     n_words = -(-code_bytes(n_bits) // WORD_BYTES)
     words = np.empty((n_words, 0), dtype=np.uint64)
     return CodeTable(n_bits, np.empty(0, dtype=np.int64), words)
+
+
+@runtime_checkable
+class Searched(Protocol):
+    """A table, or several that are searched as one."""
+
+    def within(self, codes: UInt8[np.ndarray, "queries bytes"], radius: int) -> list[Ball]: ...
+
+    def among(self, ids: Int64[np.ndarray, " m"]) -> CodeTable: ...
+
+
+def ranked_balls(
+    table: Searched,
+    embeddings: Float[np.ndarray, "queries bits"],
+    radius: int,
+    k: int | None,
+) -> list[Ball]:
+    """Return the items within the radius of each embedding's bits, ranked by asymmetric distance.
+
+    With `k`, only the k nearest are returned.
+    """
+    balls = []
+    for query, ball in enumerate(table.within(pack(binarize(embeddings)), radius)):
+        items = table.among(ball.ids)
+        nearest = items.nearest_asymmetric(embeddings[query : query + 1], k or len(items))
+        balls.append(Ball(nearest.ids[0], nearest.distances[0]))
+    return balls

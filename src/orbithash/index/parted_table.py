@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Bool, Float, Int64, Shaped, UInt8
 
-from orbithash.codes import binarize, code_bytes, pack
+from orbithash.codes import code_bytes
 from orbithash.index.base import Ball, Neighbours
-from orbithash.index.code_table import CodeTable, empty_table
+from orbithash.index.code_table import CodeTable, empty_table, ranked_balls
 from orbithash.index.packed_ids import merged_runs
 
 if TYPE_CHECKING:
@@ -139,12 +139,7 @@ class PartedTable:
         self, embeddings: Float[np.ndarray, "queries bits"], radius: int, k: int | None
     ) -> list[Ball]:
         """Return all items within the radius of each embedding, at most the k nearest."""
-        balls = []
-        for query, ball in enumerate(self.within(pack(binarize(embeddings)), radius)):
-            items = self.among(ball.ids)
-            nearest = items.nearest_asymmetric(embeddings[query : query + 1], k or len(items))
-            balls.append(Ball(nearest.ids[0], nearest.distances[0]))
-        return balls
+        return ranked_balls(self, embeddings, radius, k)
 
     def among(self, ids: Int64[np.ndarray, " m"]) -> CodeTable:
         """Return the items with these ids, in memory; unknown ids are ignored."""

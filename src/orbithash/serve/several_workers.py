@@ -62,7 +62,7 @@ def run_workers(work: Callable[[], None], n_workers: int) -> None:
         os.close(lifeline)
         os.close(held)
     if told == signal.SIGTERM:
-        # As after a shutdown of a single server: whoever sent it sees that it was obeyed.
+        # As after a shutdown of a single server: the sender sees that the signal was handled.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTERM)
 

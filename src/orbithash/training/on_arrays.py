@@ -201,11 +201,10 @@ def labelled_views(
     The images come first. Of the views of many images, every second or third is enough.
     """
     n = plan.n_labelled
-    first_unlabelled = views.first[n] if n < len(views.first) else len(views.further)
-    owners = np.repeat(np.arange(len(views.count)), views.count)[:first_unlabelled]
-    step = -(-len(owners) // max(MAX_START_ROWS - n, 1))
-    kept = slice(0, first_unlabelled, max(step, 1)) if n < MAX_START_ROWS else slice(0, 0)
-    inputs = torch.cat([views.inputs[:n], views.further[kept].float()])
+    owners = np.repeat(np.arange(n), views.count[:n])
+    room = max(MAX_START_ROWS - n, 0)
+    kept = np.arange(len(owners))[:: -(-len(owners) // room) or 1] if room else np.arange(0)
+    inputs = torch.cat([views.inputs[:n], views.further[torch.from_numpy(kept)].float()])
     return inputs, plan.labels[np.concatenate([np.arange(n), owners[kept]])]
 
 

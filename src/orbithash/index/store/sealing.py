@@ -2,7 +2,7 @@
 
 A segment is written under another name, forced to disk, renamed, and then one transaction enters it
 into the manifest and removes what it replaces. Files that no manifest names are left by processes
-that were stopped, and are removed by the next one that seals. Whoever makes or removes segments
+that were stopped, and are removed by the next sealing. A process that makes or removes segments
 holds a lock, so that no file is taken for such a leftover.
 """
 
