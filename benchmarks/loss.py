@@ -22,7 +22,8 @@ from pytorch_metric_learning.losses import TripletMarginLoss
 from torch.nn.functional import one_hot
 
 from measure import at_least, at_most, best
-from orbithash.losses import OrderAwareTripletLoss, order_aware, pairs
+from orbithash.losses import OrderAwareTripletLoss, order_aware
+from orbithash.losses.batch import pairs
 
 BITS, CLASSES, MARGIN = 64, 20, 8.0
 MEMORY_BAR = 1024  # MiB

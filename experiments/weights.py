@@ -17,8 +17,8 @@ from torch import Tensor
 
 from orbithash import load
 from orbithash.data import batches_by_labels, read_features
-from orbithash.losses.pairs import grades_of_lists, hamming_distances, squared_distances
-from orbithash.losses.triplet_tensors import RankedItems, rank_items, swap_weights
+from orbithash.losses.batch.pairs import grades_of_lists, hamming_distances, squared_distances
+from orbithash.losses.batch.triplet_tensors import RankedItems, rank_items, swap_weights
 
 BATCH, IMAGES_OF_A_CLASS, BATCHES = 500, 5, 3
 NEAREST = 4

@@ -13,7 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from loss_batches import assert_same_value_and_gradient, random_batch
 from orbithash.errors import InputError
-from orbithash.losses import LookLoss, NestedLoss, OrderAwareTripletLoss, order_aware, pairs
+from orbithash.losses import LookLoss, NestedLoss, OrderAwareTripletLoss, order_aware
+from orbithash.losses.batch import pairs
 
 aten = torch.ops.aten
 READS = {

@@ -8,7 +8,8 @@ from torch.testing import assert_close
 from literal_loss import literal_loss
 from orbithash.errors import InputError
 from orbithash.kernels.triplet_sweeps import sweeping_pays
-from orbithash.losses import LOSSES, OrderAwareTripletLoss, order_aware, pairs, triplet_tensors
+from orbithash.losses import LOSSES, OrderAwareTripletLoss, order_aware
+from orbithash.losses.batch import pairs, triplet_tensors
 
 PATHS = ["compiled", "tensors"]
 TRIPLET_LOSSES = [

@@ -10,7 +10,8 @@ from torch.testing import assert_close
 
 from literal_loss import literal_loss
 from orbithash.errors import InputError
-from orbithash.losses import OrderAwareTripletLoss, order_aware, pairs
+from orbithash.losses import OrderAwareTripletLoss, order_aware
+from orbithash.losses.batch import pairs
 from orbithash.losses.teacher import neighbour_grades
 
 PATHS = ["compiled", "tensors"]

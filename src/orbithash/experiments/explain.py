@@ -18,9 +18,9 @@ from orbithash.errors import InputError
 from orbithash.experiments.tables.sources import SourceData, label_text
 from orbithash.kernels.hamming import hamming_distances as code_distances
 from orbithash.losses import LOSSES, OrderAwareTripletLoss, ProxyOrderAwareTripletLoss
+from orbithash.losses.batch.pairs import hamming_distances, squared_distances
+from orbithash.losses.batch.triplet_tensors import rank_items, swap_weights
 from orbithash.losses.mining import MinedTripletLoss
-from orbithash.losses.pairs import hamming_distances, squared_distances
-from orbithash.losses.triplet_tensors import rank_items, swap_weights
 from orbithash.metrics.precision import expected_average_precision
 from orbithash.relevance import related
 from orbithash.training.methods import as_method

@@ -3,8 +3,8 @@
 Squared differences are summed dimension by dimension, rather than expanded into
 |a|² + |b|² − 2ab. Equal embeddings then have distance exactly 0, and the distance of a pair does
 not depend on its position in the batch, so neither does the order of a rank list. No operation is
-fused or reordered, so that the tensor operations in `losses/pairs.py`, for other devices, give
-bitwise identical results.
+fused or reordered, so that the tensor operations in `losses/batch/pairs.py`, for other devices,
+give bitwise identical results.
 """
 
 import numpy as np

@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from orbithash.errors import InputError
-from orbithash.losses.inputs import check_embeddings, check_labels
+from orbithash.losses.batch.inputs import check_embeddings, check_labels
 
 ATTEMPTS = 32  # to find codes of many classes
 CANDIDATES = 512  # random vectors of each of two kinds that every step of an attempt compares

@@ -5,8 +5,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from orbithash.errors import InputError
-from orbithash.losses.inputs import check_embeddings, check_labels
-from orbithash.losses.pairs import labels_in_common, pairs_once
+from orbithash.losses.batch.inputs import check_embeddings, check_labels
+from orbithash.losses.batch.pairs import labels_in_common, pairs_once
 
 
 class DeepPairwiseLoss(nn.Module):

@@ -7,8 +7,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from orbithash.errors import InputError
-from orbithash.losses.inputs import check_embeddings, check_labels
-from orbithash.losses.pairs import labels_in_common, pairs_once, squared_distances
+from orbithash.losses.batch.inputs import check_embeddings, check_labels
+from orbithash.losses.batch.pairs import labels_in_common, pairs_once, squared_distances
 
 
 class DeepSupervisedLoss(nn.Module):

@@ -5,7 +5,7 @@ from jaxtyping import Float, Int16
 from torch import Tensor
 
 from orbithash.errors import InputError
-from orbithash.losses.listwise import ListwiseLoss, cosines, is_ranked, soft_histogram
+from orbithash.losses.batch.listwise import ListwiseLoss, cosines, is_ranked, soft_histogram
 
 
 class FastAveragePrecisionLoss(ListwiseLoss):

@@ -5,9 +5,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from orbithash.errors import InputError
+from orbithash.losses.batch.inputs import check_embeddings, check_labels
+from orbithash.losses.batch.pairs import labels_in_common, pairs_once
 from orbithash.losses.deep_pairwise import negative_log_likelihoods
-from orbithash.losses.inputs import check_embeddings, check_labels
-from orbithash.losses.pairs import labels_in_common, pairs_once
 
 
 class HashNetLoss(nn.Module):

@@ -8,8 +8,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from orbithash.errors import InputError
+from orbithash.losses.batch.pairs import moved
 from orbithash.losses.order_aware import BatchLists, OrderAwareTripletLoss, batch_lists
-from orbithash.losses.pairs import moved
 from orbithash.losses.teacher import (
     NEIGHBOUR_SHARES,
     check_shares,

@@ -13,8 +13,8 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
 from orbithash.errors import InputError
-from orbithash.losses.inputs import check_embeddings, check_labels
-from orbithash.losses.pairs import grades_of_lists, squared_distances
+from orbithash.losses.batch.inputs import check_embeddings, check_labels
+from orbithash.losses.batch.pairs import grades_of_lists, squared_distances
 
 REDUCTIONS = ("sum", "mean", "active", "anchor")
 

@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from orbithash.errors import InputError
 from orbithash.kernels.triplets import triplet_terms
-from orbithash.losses.inputs import (
+from orbithash.losses.batch.inputs import (
     ValueChecks,
     check_embeddings,
     check_grades,
@@ -22,7 +22,7 @@ from orbithash.losses.inputs import (
     check_memory,
     check_triplets,
 )
-from orbithash.losses.pairs import (
+from orbithash.losses.batch.pairs import (
     NOT_RANKED,
     copies_of_anchors,
     hamming_distances,
@@ -33,8 +33,8 @@ from orbithash.losses.pairs import (
     uses_kernels,
     without_autocast,
 )
+from orbithash.losses.batch.triplet_tensors import BatchSums, rank_items, sum_triplets, swap_weights
 from orbithash.losses.teacher import NEIGHBOUR_SHARES, most_graded, neighbour_grades
-from orbithash.losses.triplet_tensors import BatchSums, rank_items, sum_triplets, swap_weights
 
 WEIGHTINGS = ("ap", "ndcg", "none")
 TIES = ("distance", "index", "random")

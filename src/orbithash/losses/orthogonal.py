@@ -4,8 +4,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from orbithash.errors import InputError
+from orbithash.losses.batch.inputs import check_embeddings
 from orbithash.losses.central_similarity import hash_centers, multi_hot, smallest_distance
-from orbithash.losses.inputs import check_embeddings
 
 
 class OrthogonalTargetLoss(nn.Module):

@@ -7,8 +7,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from orbithash.errors import InputError
+from orbithash.losses.batch.inputs import check_embeddings, check_memory
 from orbithash.losses.central_similarity import check_classes
-from orbithash.losses.inputs import check_embeddings, check_memory
 from orbithash.losses.order_aware import OrderAwareTripletLoss
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from orbithash.errors import InputError
-from orbithash.losses.listwise import ListwiseLoss, cosines
+from orbithash.losses.batch.listwise import ListwiseLoss, cosines
 
 CHUNK = 2**21  # number of comparisons in memory at once; several tensors have this size
 

@@ -11,8 +11,8 @@ from jaxtyping import Bool, Float, Int16, Int64
 from torch import Tensor, nn
 
 from orbithash.errors import InputError
-from orbithash.losses import pairs
-from orbithash.losses.inputs import ChecksAtOnce, ValueChecks, check_teacher
+from orbithash.losses.batch import pairs
+from orbithash.losses.batch.inputs import ChecksAtOnce, ValueChecks, check_teacher
 
 NEIGHBOUR_SHARES = (0.015, 0.04, 0.1)  # of a list: grades 3, 2 and 1
 ROUNDING = 1e-9  # 0.04 · 175 is above 7 in floats

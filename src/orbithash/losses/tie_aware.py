@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Float, Int16
 from torch import Tensor
 
-from orbithash.losses.listwise import ListwiseLoss, is_ranked, soft_histogram
-from orbithash.losses.pairs import squared_distances
+from orbithash.losses.batch.listwise import ListwiseLoss, is_ranked, soft_histogram
+from orbithash.losses.batch.pairs import squared_distances
 
 EXACT_TERMS = 16  # of a harmonic sum, before an asymptotic series takes over
 

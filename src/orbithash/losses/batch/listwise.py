@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float, Int16
 from torch import Tensor, nn
 
-from orbithash.losses.inputs import check_embeddings, check_labels, check_memory
-from orbithash.losses.pairs import grades_of_lists, squared_distances
+from orbithash.losses.batch.inputs import check_embeddings, check_labels, check_memory
+from orbithash.losses.batch.pairs import grades_of_lists, squared_distances
 
 
 class ListwiseLoss(nn.Module, ABC):

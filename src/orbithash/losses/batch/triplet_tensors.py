@@ -10,8 +10,8 @@ negative):
 
 `orbithash.kernels.triplets` derives λ for AP. The positives of each list are gathered into a table
 as wide as the largest number of them, so that the work grows with anchors · positives · items;
-`orbithash.losses.pair_tensors` does it, in chunks. Explicit triplets, such as a miner's, use the
-same ranks and weights.
+`orbithash.losses.batch.pair_tensors` does it, in chunks. Explicit triplets, such as a miner's, use
+the same ranks and weights.
 """
 
 from typing import NamedTuple
@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Bool, Float, Int16, Int64, Real
 from torch import Tensor
 
-from orbithash.losses.pair_tensors import FAR, Binary, Graded, sum_chunks
+from orbithash.losses.batch.pair_tensors import FAR, Binary, Graded, sum_chunks
 
 CHUNK = 2**20  # number of (anchor, positive, item) entries, or of (anchor, item), computed at once
 NOT_IN_LIST = torch.iinfo(torch.int16).max  # larger than any Hamming distance: sorts last

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from orbithash.codes import MAX_BITS
 from orbithash.errors import InputError
-from orbithash.losses import pairs
-from orbithash.losses.triplet_tensors import are_triplets
+from orbithash.losses.batch import pairs
+from orbithash.losses.batch.triplet_tensors import are_triplets
 
 
 class ValueChecks:
