@@ -28,7 +28,7 @@ from scipy.sparse.csgraph import connected_components
 
 from measure import at_least, at_most, best
 from orbithash.index import ExactIndex
-from orbithash.kernels.duplicates import connected_words
+from orbithash.kernels.search.duplicates import connected_words
 
 RADIUS, N_BITS, N_CLUSTERS, COPIES = 3, 64, 1_000, 20
 N_PEER, REPEATS = 50_000, 3

@@ -14,7 +14,8 @@ from feature_files import write_clouds
 from indexed_runs import feature_run
 from orbithash.cli import main
 from orbithash.index import code_table
-from orbithash.kernels import asymmetric, nearest, triplets
+from orbithash.kernels.search import asymmetric, nearest
+from orbithash.kernels.triplets import sums
 
 OURS = Path(orbithash.__file__).parent
 
@@ -39,7 +40,7 @@ def record_stacks(monkeypatch):
 
 
 def test_a_training_command_reaches_the_compiled_loss_in_few_calls(record_stacks, tmp_path):
-    stacks = record_stacks(triplets, "_sum_binary")
+    stacks = record_stacks(sums, "_sum_binary")
     features = write_clouds(tmp_path / "clouds.npz")
     arguments = ["train", str(features), "--bits", "8", "--epochs", "1"]
     with pytest.raises(SystemExit) as end:

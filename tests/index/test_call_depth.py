@@ -8,7 +8,7 @@ import pytest
 
 import orbithash
 from orbithash.index import ENGINES, code_table, create_index
-from orbithash.kernels import asymmetric, nearest
+from orbithash.kernels.search import asymmetric, nearest
 
 MAX_FRAMES = 4
 SOURCES = Path(orbithash.__file__).parent

@@ -8,7 +8,7 @@ SEARCHES = """
 from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numba import threading_layer
-from orbithash.kernels.nearest import nearest_codes
+from orbithash.kernels.search.nearest import nearest_codes
 from orbithash.kernels.plain_search import nearest_reference
 
 rng = np.random.default_rng(0)

@@ -7,7 +7,7 @@ from torch.testing import assert_close
 
 from literal_loss import literal_loss
 from orbithash.errors import InputError
-from orbithash.kernels.triplet_sweeps import sweeping_pays
+from orbithash.kernels.triplets.sweeps import sweeping_pays
 from orbithash.losses import LOSSES, OrderAwareTripletLoss, order_aware
 from orbithash.losses.batch import pairs, triplet_tensors
 

@@ -10,13 +10,13 @@ import typer
 from rich.console import Console
 
 from orbithash.cli.options import Device, print_unreadable
-from orbithash.cli.score_table import (
+from orbithash.errors import InputError
+from orbithash.experiments.report.score_table import (
     as_table,
     as_table_of_lengths,
     as_table_of_transfer,
     score_lines,
 )
-from orbithash.errors import InputError
 from orbithash.files import output_folder
 
 if TYPE_CHECKING:

@@ -57,7 +57,7 @@ class CodeTable:
         if len(codes) * len(self) <= FEW_PAIRS:
             distances, positions = nearest_reference(codes, self.codes(), k)
         else:
-            from orbithash.kernels.nearest import nearest_words
+            from orbithash.kernels.search.nearest import nearest_words
 
             distances, positions = nearest_words(as_words(codes), self.words, k)
         return Neighbours(ids=self.ids[positions], distances=distances.astype(np.int64))
@@ -71,7 +71,7 @@ class CodeTable:
             positions = np.argsort(distances, axis=1, kind="stable")[:, :k]
             distances = np.take_along_axis(distances, positions, axis=1)
         else:
-            from orbithash.kernels.asymmetric import nearest_weighted
+            from orbithash.kernels.search.asymmetric import nearest_weighted
 
             weights, least = bit_weights(embeddings)
             queries = as_words(pack(binarize(embeddings)))
@@ -90,7 +90,7 @@ class CodeTable:
         if len(codes) * len(self) <= FEW_PAIRS:
             found = within_reference(codes, self.codes(), radius)
         else:
-            from orbithash.kernels.nearest import within_words
+            from orbithash.kernels.search.nearest import within_words
 
             found = within_words(as_words(codes), self.words, radius)
         return [Ball(self.ids[positions], distances) for distances, positions in found]

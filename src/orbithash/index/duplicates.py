@@ -88,7 +88,7 @@ def duplicate_groups(table: CodeTable, radius: int) -> DuplicateGroups:
     if len(table) ** 2 <= FEW_PAIRS:
         firsts = connected_reference(table.codes(), radius)
     else:
-        from orbithash.kernels.duplicates import connected_words
+        from orbithash.kernels.search.duplicates import connected_words
 
         firsts = connected_words(table.words, table.n_bits, radius)
     sizes = np.bincount(firsts, minlength=len(table))

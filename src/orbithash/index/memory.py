@@ -37,7 +37,7 @@ from orbithash.index.parted_table import PartedTable, as_parts
 from orbithash.kernels.plain_search import as_words
 
 if TYPE_CHECKING:  # opening an index must not wait for numba
-    from orbithash.kernels.multi_index import SubstringTables
+    from orbithash.kernels.search.multi_index import SubstringTables
 
 MIN_TABLE_CODES = 1 << 14  # below, a scan takes less time than looking anything up
 
@@ -289,7 +289,7 @@ class MultiIndex(DerivedIndex):
         return self.searcher(table)
 
     def build(self, table: CodeTable) -> "HashedTable":
-        from orbithash.kernels.multi_index import substring_tables
+        from orbithash.kernels.search.multi_index import substring_tables
 
         return HashedTable(table, substring_tables(table.words, self.n_bits))
 
@@ -306,13 +306,13 @@ class HashedTable(TableSearcher):
     substrings: "SubstringTables"
 
     def nearest(self, codes: UInt8[np.ndarray, "queries bytes"], k: int) -> Neighbours:
-        from orbithash.kernels.multi_index import nearest_by_tables
+        from orbithash.kernels.search.multi_index import nearest_by_tables
 
         distances, positions = nearest_by_tables(as_words(codes), self.substrings, k)
         return Neighbours(ids=self.table.ids[positions], distances=distances.astype(np.int64))
 
     def within(self, codes: UInt8[np.ndarray, "queries bytes"], radius: int) -> list[Ball]:
-        from orbithash.kernels.multi_index import within_by_tables
+        from orbithash.kernels.search.multi_index import within_by_tables
 
         found = within_by_tables(as_words(codes), self.substrings, radius)
         return [Ball(self.table.ids[positions], distances) for distances, positions in found]

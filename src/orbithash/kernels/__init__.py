@@ -1,6 +1,6 @@
 """Compiled loops. Most also have a plain numpy reference, beside them or in `plain_search`.
 
-The references of `triplets` and `distances` are tensor operations, in `orbithash.losses`.
+The references of `triplets` and `distances` are tensor operations, in `orbithash.losses.batch`.
 """
 
 import os

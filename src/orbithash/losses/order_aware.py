@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from orbithash.errors import InputError
-from orbithash.kernels.triplets import triplet_terms
+from orbithash.kernels.triplets.sums import triplet_terms
 from orbithash.losses.batch.inputs import (
     ValueChecks,
     check_embeddings,

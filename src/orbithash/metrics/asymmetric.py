@@ -4,9 +4,9 @@ import numpy as np
 from jaxtyping import Float, Float64, Int64, Shaped, UInt8, UInt64
 
 from orbithash.codes import binarize, bit_weights, pack
-from orbithash.kernels.asymmetric import weighted_distances
 from orbithash.kernels.plain_search import as_words
-from orbithash.kernels.ranked_lists import expected_precision_sums
+from orbithash.kernels.scoring.average_precision import expected_precision_sums
+from orbithash.kernels.search.asymmetric import weighted_distances
 from orbithash.relevance import group_by_labels, related
 
 CHUNK_PAIRS = 1 << 21  # of queries and codes whose distances are in memory, some 20 bytes each

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike
 
 from orbithash.codes import binarize, bit_weights, pack
 from orbithash.errors import InputError
-from orbithash.kernels.asymmetric import weighted_distances
 from orbithash.kernels.hamming import hamming_distances
 from orbithash.kernels.plain_search import as_words
+from orbithash.kernels.search.asymmetric import weighted_distances
 
 N_NEAREST = 10  # neighbours that are compared
 CHUNK_PAIRS = 1 << 21  # of queries and codes whose distances are in memory, some 20 bytes each

@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 
 from orbithash.codes import as_codes, binarize, pack
 from orbithash.errors import InputError
-from orbithash.kernels.histograms import graded_histograms
 from orbithash.kernels.plain_search import as_words
-from orbithash.kernels.stable_order import sorted_precision_sums, stable_precision_sums
+from orbithash.kernels.scoring.average_precision import sorted_precision_sums, stable_precision_sums
+from orbithash.kernels.scoring.histograms import graded_histograms
 from orbithash.metrics.asymmetric import asymmetric_average_precision
 from orbithash.metrics.look import count_distinct, mean_look, nearest_by_cosine
 from orbithash.metrics.means import RunningMeans, mean_by_class

@@ -70,9 +70,9 @@ def load_kernels() -> None:
 
     Only a loop without threads may run: after a fork, OpenMP could not start any.
     """
-    import orbithash.kernels.asymmetric
-    import orbithash.kernels.nearest  # noqa: F401
-    from orbithash.kernels.wide_compare import lowest_bit
+    import orbithash.kernels.search.asymmetric
+    import orbithash.kernels.search.nearest  # noqa: F401
+    from orbithash.kernels.search.wide_compare import lowest_bit
 
     lowest_bit(np.uint64(1))  # numba and what it needs are loaded with the first compiled function
 

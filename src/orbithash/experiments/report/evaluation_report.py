@@ -19,7 +19,7 @@ from orbithash.experiments.report.figure import (
 )
 from orbithash.experiments.report.html import Picture, render_page, svg_picture
 from orbithash.experiments.tables.sources import SourceData, label_text
-from orbithash.kernels.nearest import nearest_codes
+from orbithash.kernels.search.nearest import nearest_codes
 from orbithash.relevance import related
 
 N_HITS = 10  # nearest images of a query that are looked at

@@ -8,10 +8,10 @@ negative):
     hinge   max(margin + distance of the positive − distance of the negative, 0)
     λ       change of the list's score (AP or NDCG) if positive and negative swap ranks
 
-`orbithash.kernels.triplets` derives λ for AP. The positives of each list are gathered into a table
-as wide as the largest number of them, so that the work grows with anchors · positives · items;
-`orbithash.losses.batch.pair_tensors` does it, in chunks. Explicit triplets, such as a miner's, use
-the same ranks and weights.
+`orbithash.kernels.triplets.sums` derives λ for AP. The positives of each list are gathered into a
+table as wide as the largest number of them, so that the work grows with anchors · positives ·
+items; `orbithash.losses.batch.pair_tensors` does it, in chunks. Explicit triplets, such as a
+miner's, use the same ranks and weights.
 """
 
 from typing import NamedTuple

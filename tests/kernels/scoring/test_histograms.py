@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from orbithash.kernels.histograms import (
+from orbithash.kernels.plain_search import as_words
+from orbithash.kernels.scoring.histograms import (
     BLOCK_WORDS,
     MAX_QUERIES_PER_TASK,
     PART_CODES,
@@ -9,7 +10,6 @@ from orbithash.kernels.histograms import (
     graded_histograms,
     graded_histograms_reference,
 )
-from orbithash.kernels.plain_search import as_words
 
 
 @pytest.mark.parametrize("n_bits", [4, 7, 8, 63, 64, 65, 127, 128, 255, 256, 300, 1024])

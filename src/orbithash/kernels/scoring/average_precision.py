@@ -1,8 +1,11 @@
-"""Average precision in one order of the ties: database order by counting, any other by sorting.
+"""Average precision from rank lists: in one order of the ties, or as the mean over all orders.
 
 In database order, the rank of an item is the number of items at smaller distances, plus the number
 already seen at its own distance, plus one. The relevant items up to that rank are counted the same
 way. Sorting, which is also the reference of the counting, is for other orders of the ties.
+
+The mean over all orders is for distances that are not small integers, and so have no histogram.
+Their lists are sorted, and most ties have one item.
 """
 
 from typing import Literal
@@ -81,6 +84,21 @@ def sorted_precision_sums(
     return sums, found
 
 
+def expected_precision_sums(
+    keys: Int64[np.ndarray, "queries items"],
+) -> Float64[np.ndarray, " queries"]:
+    """Return the sum of the precisions at the relevant ranks, as the mean over orders of the ties.
+
+    Each row is in ascending order. A key is 2 · distance, plus 1 if the item is relevant.
+
+    >>> expected_precision_sums(np.array([[2, 3, 5]]))  # relevant first or second, and third
+    array([1.41666667])
+    """
+    sums = np.zeros(len(keys), dtype=np.float64)
+    add_expected_precisions(keys, sums)
+    return sums
+
+
 @parallel_njit
 def add_precisions(  # type: ignore[no-untyped-def]
     queries,
@@ -116,3 +134,26 @@ def add_precisions(  # type: ignore[no-untyped-def]
                             if rank <= cutoffs[query, c]:
                                 sums[query, c] += precision
                                 found[query, c] += 1
+
+
+@parallel_njit
+def add_expected_precisions(
+    keys: Int64[np.ndarray, "n m"], sums: Float64[np.ndarray, " n"]
+) -> None:
+    n_queries, n = keys.shape
+    for query in prange(n_queries):
+        row = keys[query]
+        start, relevant_before, total = 0, 0, 0.0
+        while start < n:
+            stop, relevant = start, 0
+            while stop < n and row[stop] >> 1 == row[start] >> 1:
+                relevant += row[stop] & 1
+                stop += 1
+            n_tied = stop - start
+            chance = relevant / n_tied  # that an item at a given rank of the tie is relevant
+            # That another item of the tie is relevant, given one that is.
+            other_chance = (relevant - 1) / max(n_tied - 1, 1)
+            for rank in range(n_tied if relevant else 0):
+                total += chance * (relevant_before + 1 + rank * other_chance) / (start + rank + 1)
+            start, relevant_before = stop, relevant_before + relevant
+        sums[query] = total

@@ -1,14 +1,14 @@
 import numpy as np
 import pytest
 
-from orbithash.kernels.nearest import MAX_QUERIES_PER_TASK, nearest_codes, within_words
 from orbithash.kernels.plain_search import (
     as_words,
     hamming_distances_reference,
     nearest_reference,
     within_reference,
 )
-from orbithash.kernels.wide_compare import L1_WORDS, LANES
+from orbithash.kernels.search.nearest import MAX_QUERIES_PER_TASK, nearest_codes, within_words
+from orbithash.kernels.search.wide_compare import L1_WORDS, LANES
 
 
 @pytest.mark.parametrize("n_bits", [4, 7, 8, 63, 64, 65, 128, 300, 1024])

@@ -15,8 +15,7 @@ from numba import njit, prange
 
 from orbithash.kernels.hamming import check_same_length
 from orbithash.kernels.plain_search import as_words
-from orbithash.kernels.threads import database_parts, parallel_njit, queries_per_task
-from orbithash.kernels.wide_compare import (
+from orbithash.kernels.search.wide_compare import (
     L1_WORDS,
     LANES,
     MAX_QUERIES_PER_TASK,
@@ -25,6 +24,7 @@ from orbithash.kernels.wide_compare import (
     lowest_bit,
     next_nearer,
 )
+from orbithash.kernels.threads import database_parts, parallel_njit, queries_per_task
 
 MAX_TASK_CANDIDATES = 1 << 21  # of all queries of a task: a large k takes fewer queries at once
 NOT_FOUND = np.iinfo(np.int32).max  # distance where a part of the database has fewer than k codes

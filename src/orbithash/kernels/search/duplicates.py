@@ -20,8 +20,8 @@ from numba import njit, prange, types
 from numba.extending import intrinsic
 
 from orbithash.errors import InputError
+from orbithash.kernels.search.wide_compare import LANES, clear_lowest_bit, lowest_bit, next_nearer
 from orbithash.kernels.threads import parallel_njit
-from orbithash.kernels.wide_compare import LANES, clear_lowest_bit, lowest_bit, next_nearer
 
 WINDOW = 1024  # codes that the first pass compares each code with
 KEY_BITS = 31  # of a set at most; a key and the number of a code share one int64

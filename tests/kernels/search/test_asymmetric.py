@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from orbithash.codes import GRID, binarize, bit_weights, pack, unpack
-from orbithash.kernels.asymmetric import FEW, nearest_weighted
 from orbithash.kernels.plain_search import as_words
-from orbithash.kernels.wide_compare import L1_WORDS, LANES, MAX_QUERIES_PER_TASK
+from orbithash.kernels.search.asymmetric import FEW, nearest_weighted
+from orbithash.kernels.search.wide_compare import L1_WORDS, LANES, MAX_QUERIES_PER_TASK
 
 
 def uniform(rng, shape):

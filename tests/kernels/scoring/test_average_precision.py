@@ -1,14 +1,14 @@
 import numpy as np
 import pytest
 
-from orbithash.kernels.histograms import graded_histograms_reference
 from orbithash.kernels.plain_search import as_words
-from orbithash.kernels.stable_order import (
+from orbithash.kernels.scoring.average_precision import (
     BLOCK_CODES,
     MAX_QUERIES_PER_TASK,
     sorted_precision_sums,
     stable_precision_sums,
 )
+from orbithash.kernels.scoring.histograms import graded_histograms_reference
 
 NONE = np.full(MAX_QUERIES_PER_TASK + 1, -1)  # items that are left out
 

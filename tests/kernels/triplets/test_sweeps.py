@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from orbithash.kernels.triplet_sweeps import sweep_pairs, sweeping_pays
+from orbithash.kernels.triplets.sweeps import sweep_pairs, sweeping_pays
 
 
 @pytest.mark.parametrize("gamma", [1, 2])

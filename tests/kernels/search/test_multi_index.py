@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 
-from orbithash.kernels import multi_index
-from orbithash.kernels.multi_index import (
+from orbithash.kernels.plain_search import as_words, nearest_reference, within_reference
+from orbithash.kernels.search import multi_index
+from orbithash.kernels.search.multi_index import (
     nearest_by_tables,
     substring_tables,
     within_by_tables,
 )
-from orbithash.kernels.plain_search import as_words, nearest_reference, within_reference
 
 
 @pytest.fixture(params=["unlimited budget", "usual budget"])

@@ -9,10 +9,11 @@ average precision (AP) changes when the positive, at rank j, and the negative, a
 
 Each case is a term of the positive plus a term of the negative. An anchor therefore needs one sort
 and one pass over its list. Each triplet then costs a sum, a hinge and a product, in a loop without
-branches. For γ = 1 and 2, a long list with many positives is summed by `triplet_sweeps` instead,
+branches. For γ = 1 and 2, a long list with many positives is summed by `sweeps` instead,
 without going through its triplets.
 
-`losses/triplet_tensors.py` computes the same in tensor operations, for other devices and reference.
+`losses/batch/triplet_tensors.py` computes the same in tensor operations, for other devices and as
+a reference.
 """
 
 from typing import NamedTuple
@@ -20,11 +21,11 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit, prange
 
-from orbithash.kernels.graded_triplets import sum_graded
-from orbithash.kernels.pair_loops import add_pairs, pairwise_sum_inplace
-from orbithash.kernels.rank_lists import positions_by_key, rank_list
 from orbithash.kernels.threads import parallel_njit, threads_for
-from orbithash.kernels.triplet_sweeps import sweep_pairs, sweeping_pays
+from orbithash.kernels.triplets.graded_sums import sum_graded
+from orbithash.kernels.triplets.pair_loops import add_pairs, pairwise_sum_inplace
+from orbithash.kernels.triplets.rank_lists import positions_by_key, rank_list
+from orbithash.kernels.triplets.sweeps import sweep_pairs, sweeping_pays
 
 MISRANKED, IN_ORDER = 0, 1  # rows of the arrays of terms
 

@@ -1,4 +1,4 @@
-"""Triplets of graded relevance, compiled: the part of `triplets` for ΔNDCG.
+"""Triplets of graded relevance, compiled: the part of `sums` for ΔNDCG.
 
 Triplets are (anchor, higher grade, lower grade). An anchor's items are sorted by grade, so that the
 items of lower grades than one are those before its level, the items of its grade.
@@ -7,10 +7,10 @@ items of lower grades than one are those before its level, the items of its grad
 import numpy as np
 from numba import njit, prange
 
-from orbithash.kernels.pair_loops import add_graded_pairs, pairwise_sum_inplace
-from orbithash.kernels.rank_lists import positions_by_key, rank_list
 from orbithash.kernels.threads import parallel_njit
-from orbithash.kernels.triplet_sweeps import sweep_pairs, sweeping_pays
+from orbithash.kernels.triplets.pair_loops import add_graded_pairs, pairwise_sum_inplace
+from orbithash.kernels.triplets.rank_lists import positions_by_key, rank_list
+from orbithash.kernels.triplets.sweeps import sweep_pairs, sweeping_pays
 
 
 @parallel_njit

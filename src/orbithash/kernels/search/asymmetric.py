@@ -13,9 +13,8 @@ import numpy as np
 from jaxtyping import Int64, UInt64
 from numba import njit, prange
 
-from orbithash.kernels.nearest import merge_parts
-from orbithash.kernels.threads import database_parts, parallel_njit, queries_per_task
-from orbithash.kernels.wide_compare import (
+from orbithash.kernels.search.nearest import merge_parts
+from orbithash.kernels.search.wide_compare import (
     L1_WORDS,
     LANES,
     MAX_QUERIES_PER_TASK,
@@ -23,6 +22,7 @@ from orbithash.kernels.wide_compare import (
     lighter_lanes,
     lowest_bit,
 )
+from orbithash.kernels.threads import database_parts, parallel_njit, queries_per_task
 
 FEW = 32  # neighbours; for more, rounding to one digit more is faster
 FARTHEST = np.iinfo(np.int64).max  # distance of heap entries that hold no code yet

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from orbithash.kernels.rank_lists import rank_list
+from orbithash.kernels.triplets.rank_lists import rank_list
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,9 @@ from numba import get_num_threads, njit, prange
 
 from orbithash.errors import InputError
 from orbithash.kernels.hamming import popcount
-from orbithash.kernels.nearest import nearest_words, within_words
+from orbithash.kernels.search.nearest import nearest_words, within_words
+from orbithash.kernels.search.wide_compare import lowest_bit
 from orbithash.kernels.threads import parallel_njit
-from orbithash.kernels.wide_compare import lowest_bit
 
 MIN_SUBSTRING_BITS, MAX_SUBSTRING_BITS = 8, 24  # a table has an entry for each value
 # Costs in words that a scan reads in the same time, as measured; a core scans eight words in a

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from orbithash.kernels import duplicates
-from orbithash.kernels.duplicates import connected_words
 from orbithash.kernels.plain_search import as_words, connected_reference
+from orbithash.kernels.search import duplicates
+from orbithash.kernels.search.duplicates import connected_words
 
 
 @pytest.fixture(params=["as chosen", "by sets of bits", "all pairs"])

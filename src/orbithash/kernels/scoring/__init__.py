@@ -1,0 +1,1 @@
+"""What scores count: items at each distance, and precisions along rank lists."""

@@ -1,0 +1,1 @@
+"""Sums over the triplets of a batch, and the rank lists that give them their weights."""
