@@ -36,8 +36,10 @@ def labels_in_common(
     if left.ndim == 1:
         common = left[:, None] == right[None, :]
     else:
-        # As floats, whose matrix product is fast; exact up to 2^24 classes.
-        common = left.astype(np.float32) @ right.astype(np.float32).T
+        # As floats, whose matrix product is fast; exact up to 2^24 classes. Some BLAS loops also
+        # compute with memory beyond small matrices, which numpy reports as an invalid value.
+        with np.errstate(invalid="ignore"):
+            common = left.astype(np.float32) @ right.astype(np.float32).T
     return common.astype(np.int32)
 
 

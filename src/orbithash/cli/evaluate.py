@@ -11,12 +11,6 @@ from rich.console import Console
 
 from orbithash.cli.options import Device, print_unreadable
 from orbithash.errors import InputError
-from orbithash.experiments.report.score_table import (
-    as_table,
-    as_table_of_lengths,
-    as_table_of_transfer,
-    score_lines,
-)
 from orbithash.files import output_folder
 
 if TYPE_CHECKING:
@@ -150,6 +144,7 @@ def score_run(
         from orbithash.encoders.progress import progress_bar
         from orbithash.encoders.runs.run_folder import trained_queries
         from orbithash.evaluation import REPORTED, encode_split, evaluate_rows, held_out_classes
+        from orbithash.experiments.report import score_table
 
         record = read_record(run)
         encoder = load(run, device=device)
@@ -170,10 +165,10 @@ def score_run(
             notes += left_out(scores, len(encoded.unreadable))
             write_report(folder, scores, encoded, data, record, str(run), source, notes)
     if scores.prefixes:
-        console.print(as_table_of_lengths(record.method, scores))
-    console.print(as_table(record.method, scores))
+        console.print(score_table.as_table_of_lengths(record.method, scores))
+    console.print(score_table.as_table(record.method, scores))
     if scores.transfer:
-        console.print(as_table_of_transfer(scores, record.held_out_classes))
+        console.print(score_table.as_table_of_transfer(scores, record.held_out_classes))
     if out:
         print_unreadable(console, len(encoded.unreadable), out / UNREADABLE)
         print_places(console, out)
@@ -209,6 +204,7 @@ def score_codes(
     options: dict[str, Any],
 ) -> None:
     from orbithash.evaluation import REPORTED, evaluate_rows
+    from orbithash.experiments.report import score_table
 
     console = Console()
     with report_folder(out, force) as folder:
@@ -216,7 +212,7 @@ def score_codes(
         if folder:
             notes = left_out(scores, 0)
             write_report(folder, scores, stored, stored, None, name, str(file), notes)
-    console.print(as_table(name, scores))
+    console.print(score_table.as_table(name, scores))
     if out:
         print_places(console, out)
 
@@ -264,7 +260,6 @@ def write_report(
         record,
         run=run,
         source=source,
-        table=score_lines(scores),
         notes=notes,
     )
 

@@ -18,6 +18,7 @@ from orbithash.experiments.report.figure import (
     score_curves,
 )
 from orbithash.experiments.report.html import Picture, render_page, svg_picture
+from orbithash.experiments.report.score_table import score_lines
 from orbithash.experiments.tables.sources import SourceData, label_text
 from orbithash.kernels.search.nearest import nearest_codes
 from orbithash.relevance import related
@@ -71,12 +72,11 @@ def write_evaluation_report(
     *,
     run: str,
     source: str,
-    table: Sequence[tuple[str, str, str]] = (),
     notes: Sequence[str] = (),
 ) -> None:
     """Write the page; `encoded` are the rows that `scores` are about, `notes` warn the reader.
 
-    Codes of a file have no `record`. `table` has a name, a value and a remark for each score.
+    Codes of a file have no `record`.
     """
     classes = class_rows(scores, encoded, data)
     confusions = [confusion for row in classes for confusion in row.confusions]
@@ -92,7 +92,7 @@ def write_evaluation_report(
         run=run,
         source=source,
         title=Path(source).name or source,
-        table=table,
+        table=score_lines(scores),
         notes=notes,
         classes=classes[:MAX_CLASSES],
         n_classes=len(classes),

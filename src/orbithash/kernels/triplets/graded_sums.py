@@ -31,39 +31,76 @@ def sum_graded(  # type: ignore[no-untyped-def]
     out_gradients,
 ):
     """Sum over the triplets (anchor, higher grade, lower grade), weighted by ΔNDCG or by 1."""
-    discounts = 1 / np.log2(np.arange(grades.shape[1]) + 2)
+    discounts = _discounts(grades.shape[1])
+    # The body is a function: in a parallel loop it takes much longer to compile.
     for anchor in prange(len(distances)):
-        items = np.flatnonzero(grades[anchor] >= 0)
-        n_positives = np.count_nonzero(grades[anchor] > 0)
-        if n_positives == 0:
-            continue
-        # Without weights, any order gives the same sums.
-        order = rank_list(items, hamming[anchor], keys[anchor], key_bits) if by_ndcg else items
-        ranks = _ranks_by_grade(order, grades[anchor], n_positives)
-        items = order[ranks]
-        gains = _gains(grades[anchor][items], discounts, n_positives)
-        if not by_ndcg:
-            gains[:] = 0.0  # λ = 1 + 0
         (
             out_losses[anchor],
             out_weights[anchor],
             out_triplets[anchor],
             out_active[anchor],
-            gradients,
-        ) = _sum_graded_pairs(
-            distances[anchor][items],
-            distance_keys[anchor][items],
-            ranks,
-            grades[anchor][items],
-            gains,
-            discounts[ranks],
-            by_ndcg,
-            n_positives,
+        ) = _sum_graded_list(
+            distances[anchor],
+            distance_keys[anchor],
+            hamming[anchor],
+            grades[anchor],
+            keys[anchor],
+            key_bits,
             margin,
             gamma,
+            by_ndcg,
+            discounts,
+            out_gradients[anchor],
         )
-        for i in range(len(items)):
-            out_gradients[anchor, items[i]] = gradients[i]
+
+
+@njit(cache=True, nogil=True)
+def _sum_graded_list(  # type: ignore[no-untyped-def]
+    distances,
+    distance_keys,
+    hamming,
+    grade,
+    keys,
+    key_bits,
+    margin,
+    gamma,
+    by_ndcg,
+    discounts,
+    out_gradient,
+):
+    """Return the loss, Σ λ, and the numbers of triplets and of active ones of one anchor's list."""
+    items = np.flatnonzero(grade >= 0)
+    n_positives = np.count_nonzero(grade > 0)
+    if n_positives == 0:
+        return 0.0, 0.0, 0, 0.0
+    # Without weights, any order gives the same sums.
+    order = rank_list(items, hamming, keys, key_bits) if by_ndcg else items
+    ranks = _ranks_by_grade(order, grade, n_positives)
+    items = order[ranks]
+    gains = _gains(grade[items], discounts, n_positives)
+    if not by_ndcg:
+        gains[:] = 0.0  # λ = 1 + 0
+    loss, weights, n_triplets, active, gradients = _sum_graded_pairs(
+        distances[items],
+        distance_keys[items],
+        ranks,
+        grade[items],
+        gains,
+        discounts[ranks],
+        by_ndcg,
+        n_positives,
+        margin,
+        gamma,
+    )
+    for i in range(len(items)):
+        out_gradient[items[i]] = gradients[i]
+    return loss, weights, n_triplets, float(active)
+
+
+@njit(cache=True, nogil=True)
+def _discounts(n):  # type: ignore[no-untyped-def]
+    """Return what the gain at each rank, from 0, is multiplied by in the DCG."""
+    return 1 / np.log2(np.arange(n) + 2)
 
 
 @njit(cache=True, nogil=True)

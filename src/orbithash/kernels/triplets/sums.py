@@ -75,10 +75,14 @@ def triplet_terms(
     distance_keys = distances.view(unsigned)
     keys = distance_keys if tie_keys is None else tie_keys.view(unsigned)
     key_bits = 0 if tie_keys is None else 8 * distances.itemsize
+    lists = (distances, distance_keys, hamming, grades, keys, key_bits)
+    rule = (margin, gamma, weighting != "none")
     with threads_for(distances.size):
-        sum_pairs = sum_graded if graded else _sum_binary
-        rule = (margin, gamma, weighting != "none")
-        sum_pairs(distances, distance_keys, hamming, grades, keys, key_bits, *rule, *sums)
+        if graded:
+            # Grades in one type: the loop is compiled once for integers and floats.
+            sum_graded(*lists[:3], grades.astype(distances.dtype), *lists[4:], *rule, *sums)
+        else:
+            _sum_binary(*lists, *rule, *sums)
     return sums
 
 
@@ -100,48 +104,71 @@ def _sum_binary(  # type: ignore[no-untyped-def]
     out_gradients,
 ):
     """Sum over the triplets (anchor, related, unrelated), weighted by ΔAP or by 1."""
+    # The body is a function: in a parallel loop it takes much longer to compile.
     for anchor in prange(len(distances)):
-        grade = grades[anchor]
-        items = np.flatnonzero(grade >= 0)
-        n_positives = np.count_nonzero(grade > 0)
-        n_negatives = len(items) - n_positives
-        if n_positives == 0 or n_negatives == 0:
-            continue
-        # Without weights, any order gives the same sums.
-        order = rank_list(items, hamming[anchor], keys[anchor], key_bits) if by_ap else items
-        positives, negatives, n_negatives_before, positive_terms, negative_terms = _swap_terms(
-            order, grade, n_positives
+        (
+            out_losses[anchor],
+            out_weights[anchor],
+            out_triplets[anchor],
+            out_active[anchor],
+        ) = _sum_binary_list(
+            distances[anchor],
+            distance_keys[anchor],
+            hamming[anchor],
+            grades[anchor],
+            keys[anchor],
+            key_bits,
+            margin,
+            gamma,
+            by_ap,
+            out_gradients[anchor],
         )
-        if not by_ap:
-            positive_terms[:], negative_terms[:] = 1.0, 0.0  # λ = 1 + 0
-        out_triplets[anchor] = n_positives * n_negatives
-        out_weights[anchor] = _sum_weights(n_negatives_before, positive_terms, negative_terms)
-        if (gamma == 1 or gamma == 2) and sweeping_pays(n_positives, n_negatives):
-            sums = _sweep(
-                distances[anchor],
-                distance_keys[anchor],
-                positives,
-                negatives,
-                n_negatives_before,
-                positive_terms,
-                negative_terms,
-                margin,
-                gamma,
-            )
-            out_losses[anchor], out_active[anchor] = sums[0], sums[1]
-            _write(out_gradients[anchor], positives, sums[2], negatives, sums[3])
-        else:
-            pair_sums = _sum_pairs(
-                distances[anchor][positives],
-                distances[anchor][negatives],
-                n_negatives_before,
-                positive_terms.astype(distances.dtype),
-                negative_terms.astype(distances.dtype),
-                margin,
-                gamma,
-            )
-            out_losses[anchor], out_active[anchor] = pair_sums[0], pair_sums[1]
-            _write(out_gradients[anchor], positives, pair_sums[2], negatives, pair_sums[3])
+
+
+@njit(cache=True, nogil=True)
+def _sum_binary_list(  # type: ignore[no-untyped-def]
+    distances, distance_keys, hamming, grade, keys, key_bits, margin, gamma, by_ap, out_gradient
+):
+    """Return the loss, Σ λ, and the numbers of triplets and of active ones of one anchor's list."""
+    items = np.flatnonzero(grade >= 0)
+    n_positives = np.count_nonzero(grade > 0)
+    n_negatives = len(items) - n_positives
+    if n_positives == 0 or n_negatives == 0:
+        return 0.0, 0.0, 0, 0.0
+    # Without weights, any order gives the same sums.
+    order = rank_list(items, hamming, keys, key_bits) if by_ap else items
+    positives, negatives, n_negatives_before, positive_terms, negative_terms = _swap_terms(
+        order, grade, n_positives
+    )
+    if not by_ap:
+        positive_terms[:], negative_terms[:] = 1.0, 0.0  # λ = 1 + 0
+    weights = _sum_weights(n_negatives_before, positive_terms, negative_terms)
+    n_triplets = n_positives * n_negatives
+    if (gamma == 1 or gamma == 2) and sweeping_pays(n_positives, n_negatives):
+        sums = _sweep(
+            distances,
+            distance_keys,
+            positives,
+            negatives,
+            n_negatives_before,
+            positive_terms,
+            negative_terms,
+            margin,
+            gamma,
+        )
+        _write(out_gradient, positives, sums[2], negatives, sums[3])
+        return sums[0], weights, n_triplets, float(sums[1])
+    pair_sums = _sum_pairs(
+        distances[positives],
+        distances[negatives],
+        n_negatives_before,
+        positive_terms.astype(distances.dtype),
+        negative_terms.astype(distances.dtype),
+        margin,
+        gamma,
+    )
+    _write(out_gradient, positives, pair_sums[2], negatives, pair_sums[3])
+    return float(pair_sums[0]), weights, n_triplets, float(pair_sums[1])
 
 
 @njit(cache=True, nogil=True)
