@@ -17,6 +17,9 @@ demo: .venv/core ## the whole way on handwritten digits: train, encode, search, 
 test: .venv/test ## the quick tests, under five minutes on two cores
 	.venv/bin/pytest -n 3 --dist loadfile
 
+test-page: .venv/test ## the search page in Chromium, about two minutes
+	.venv/bin/pytest -m browser -n 2
+
 fuzz: .venv/test ## search for failing examples at random for about ten minutes (15 at most); add what fails as a test
 	HYPOTHESIS_PROFILE=fuzz timeout 15m .venv/bin/pytest -m hypothesis -n 2 -x || test $$? = 124
 
@@ -79,4 +82,4 @@ clean: ## remove the environment and everything that was built
 	$(PIP) install -c requirements.lock -e '.[servers]'
 	@touch $@
 
-.PHONY: help demo test fuzz test-all check format bench docs results setup lock clean
+.PHONY: help demo test test-page fuzz test-all check format bench docs results setup lock clean

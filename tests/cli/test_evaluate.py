@@ -130,8 +130,10 @@ def test_the_codes_of_a_run_have_the_scores_of_the_run(tmp_path):
     assert (scores.queries, scores.database) == (25, 75)
 
 
-@pytest.mark.parametrize("form", ["packed", "bits", "signs"])
-@pytest.mark.parametrize("labels", ["numbers", "marks", "text", "names"])
+@pytest.mark.parametrize(
+    ("form", "labels"),
+    [("packed", "numbers"), ("bits", "marks"), ("signs", "text"), ("packed", "names")],
+)
 def test_arrays_of_queries_and_database_have_the_scores_of_one_file(tmp_path, form, labels):
     several = labels in ("marks", "names")
     signs, marks = signs_and_marks(several=several)

@@ -112,6 +112,7 @@ def test_tables_share_runs_of_the_same_settings(features, tmp_path):
     assert len(list(tmp_path.rglob("model.safetensors"))) == 6 + 4
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_figures")
 def test_killed_in_the_middle_the_same_command_gives_the_same_table(features, tmp_path):
     arguments = command(features, tmp_path / "killed", epochs=4)

@@ -89,7 +89,7 @@ def assert_missing_results_come_last(found):
     assert np.all(found.ids[missing] == -1)
 
 
-@pytest.mark.parametrize("n_bits", [4, 8, 13, 64, 100, 1024])
+@pytest.mark.parametrize("n_bits", [4, 13, 64, 1024])
 @pytest.mark.parametrize("k", [1, 10, 60])
 def test_search_equals_brute_force_with_ties_in_the_order_of_ids(make_index, name, n_bits, k):
     codes, queries = random_codes(60, n_bits), random_codes(7, n_bits, seed=1)
@@ -120,8 +120,8 @@ def test_search_equals_a_stable_sort_for_any_sizes(make_index, name, seed):
     assert found.ids.shape == distances.shape
 
 
-@pytest.mark.parametrize("n_bits", [4, 8, 13, 64, 100, 1024])
-@pytest.mark.parametrize("k", [1, 10, 60])
+@pytest.mark.parametrize("n_bits", [4, 13, 64, 1024])
+@pytest.mark.parametrize("k", [1, 60])
 def test_embeddings_are_searched_by_asymmetric_distance(make_index, name, n_bits, k):
     codes, embeddings = random_codes(60, n_bits), eighths(7, n_bits)
     ids = random_ids(60)

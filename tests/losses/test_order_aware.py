@@ -133,7 +133,7 @@ def test_given_triplets_with_a_copy_of_the_anchor_are_skipped():
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("weighting", ["ap", "ndcg", "none"])
-@pytest.mark.parametrize("gamma", [1.0, 1.5, 2.0, 3.0, 4.0])
+@pytest.mark.parametrize("gamma", [1.0, 1.5, 2.0, 3.0])
 def test_gradcheck_passes_for_batch_and_memory(use_path, gamma, weighting, path):
     use_path(path)
     embeddings, labels = batch(7, 4)

@@ -57,7 +57,7 @@ def what_was_made(run):
     return (run / "model.safetensors").read_bytes(), figures
 
 
-@pytest.mark.parametrize("kind", ["images", "features"])
+@pytest.mark.parametrize("kind", [pytest.param("images", marks=pytest.mark.slow), "features"])
 def test_killed_at_any_moment_a_run_ends_with_the_same_weights(
     kind, sources, undisturbed, tmp_path
 ):

@@ -77,7 +77,13 @@ def neighbours_kept(encoder, features):
     return np.mean([len(set(wanted) & set(found)) / 5 for wanted, found in pairs])
 
 
-@pytest.mark.parametrize("many_labels", [False, True], ids=["one label", "several labels"])
+@pytest.mark.parametrize(
+    "many_labels",
+    [
+        pytest.param(False, id="one label"),
+        pytest.param(True, id="several labels", marks=pytest.mark.slow),
+    ],
+)
 def test_codes_keep_more_of_the_teachers_neighbours(many_labels):
     made = clouds(classes=3, per_class=60, many_labels=many_labels)
     data = made["features"], made["labels"]

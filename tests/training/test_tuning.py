@@ -111,7 +111,8 @@ def test_the_backbone_of_a_head_stays_as_it_is(photos):
     assert len(encoder.history) == 3
 
 
-@pytest.mark.parametrize("method", ["itq", pytest.param("sdh", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["itq", "sdh"])
 def test_a_hasher_searches_by_picture_and_is_exported(photos, tmp_path, method, capsys):
     images, table, _ = photos
     trained, index, model = tmp_path / "run", tmp_path / "x.orbit", tmp_path / "model.onnx"
@@ -164,6 +165,7 @@ def test_a_whole_network_starts_from_a_head_that_is_trained_first(photos, monkey
     assert len(encoder.history) == 2  # only the epochs of the whole network
 
 
+@pytest.mark.slow
 def test_images_that_validate_the_whole_network_did_not_train_its_head(photos, monkeypatch):
     splits = []
     fit = tuning.train_head
@@ -220,7 +222,12 @@ def test_options_of_images_are_refused_for_features(photos, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "stage", [pytest.param("features", marks=pytest.mark.slow), "head", "whole"]
+    "stage",
+    [
+        pytest.param("features", marks=pytest.mark.slow),
+        pytest.param("head", marks=pytest.mark.slow),
+        "whole",
+    ],
 )
 def test_a_run_stopped_in_any_stage_resumes_to_the_same_bits(photos, tmp_path, stage):
     settings = {"tune": "whole", "epochs": 2, "batch_size": 12, "workers": 0, "views": 1}
@@ -282,6 +289,7 @@ def test_a_finished_run_is_not_resumed_with_other_arguments(photos, tmp_path):
             train(photos, **given | changes, resume=True)
 
 
+@pytest.mark.slow
 def test_a_killed_head_resumes_to_the_same_bits(photos, tmp_path):
     def arguments(out):
         options = (*HEAD, "--bits", "16", *backbone(photos), "--checkpoint-every", "0")
@@ -301,6 +309,7 @@ def test_a_killed_head_resumes_to_the_same_bits(photos, tmp_path):
     assert models[0] == models[1]
 
 
+@pytest.mark.slow
 def test_finish_keeps_the_best_epoch_of_a_stopped_run(photos, tmp_path):
     settings = WHOLE | {"epochs": 6, "validation": 0.2, "validate_every": 1, "views": 0}
     epochs = []

@@ -17,8 +17,8 @@ def way(request, monkeypatch):
 
 
 @pytest.mark.usefixtures("way")
-@pytest.mark.parametrize("n_bits", [4, 7, 16, 63, 64, 65, 128, 300, 1024])
-@pytest.mark.parametrize("radius", [0, 1, 3, 10])
+@pytest.mark.parametrize("n_bits", [4, 63, 64, 65, 300])
+@pytest.mark.parametrize("radius", [0, 3, 10])
 @pytest.mark.parametrize("kind", ["random", "clustered", "rarely set", "equal"])
 def test_groups_match_brute_force(n_bits, radius, kind):
     assert_groups_match(codes_of(kind, 700, n_bits), n_bits, min(radius, n_bits))

@@ -20,7 +20,14 @@ def test_shares_are_nearly_equal_and_cover_the_batch():
         assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
-@pytest.mark.parametrize("labels_per_image", ["one", "several", "one, and a teacher"])
+@pytest.mark.parametrize(
+    "labels_per_image",
+    [
+        "one",
+        pytest.param("several", marks=pytest.mark.slow),
+        pytest.param("one, and a teacher", marks=pytest.mark.slow),
+    ],
+)
 def test_two_processes_have_the_loss_and_gradients_of_one_with_the_whole_batch(
     labels_per_image, tmp_path
 ):
@@ -31,6 +38,7 @@ def test_two_processes_have_the_loss_and_gradients_of_one_with_the_whole_batch(
     assert_close(second, first, rtol=0, atol=0)
 
 
+@pytest.mark.slow
 def test_two_processes_fine_tune_on_images_as_one_does(tmp_path):
     images = coloured(tmp_path / "images", per_class=12)
     alone, first, second = alone_and_together(two_epochs_on_images, (images, False), tmp_path)
@@ -38,6 +46,7 @@ def test_two_processes_fine_tune_on_images_as_one_does(tmp_path):
     assert_close(second, first, rtol=0, atol=0)
 
 
+@pytest.mark.slow
 def test_two_processes_validate_the_same_network_where_batches_are_normalised(tmp_path):
     images = coloured(tmp_path / "images", per_class=12)
     _, first, second = alone_and_together(two_epochs_on_images, (images, True), tmp_path)
