@@ -86,7 +86,12 @@ def test_the_metadata_is_complete(built):
         (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
         metadata = archive.read(name).decode()
     assert f"\nVersion: {PROJECT['version']}\n" in metadata
-    for field in ("Author", "License-Expression: Apache-2.0", "Requires-Python: >=3.11", "Keywords"):
+    for field in (
+        "Author",
+        "License-Expression: Apache-2.0",
+        "Requires-Python: >=3.11",
+        "Keywords",
+    ):
         assert f"\n{field}" in metadata
     assert "\nRequires-Dist: torch>=" in metadata  # a range
 
@@ -138,7 +143,9 @@ def build(python: Path, folder: Path) -> dict[str, Path]:
     """Build the committed files, copied into a new folder, by suffix."""
     source = folder / "source"
     source.mkdir()
-    archive = subprocess.check_output(["git", "-c", "safe.directory=*", "archive", "HEAD"], cwd=ROOT)
+    archive = subprocess.check_output(
+        ["git", "-c", "safe.directory=*", "archive", "HEAD"], cwd=ROOT
+    )
     subprocess.run(["tar", "-x", "-m"], cwd=source, input=archive, check=True)
     command = [python, "-m", "build", "--outdir", folder / "dist", source]
     subprocess.run(command, check=True, env=os.environ | {"SOURCE_DATE_EPOCH": "1700000000"})
