@@ -164,13 +164,21 @@ def store_codes(
         from orbithash import load
 
         encoder = load(run, device=device)
+    files.sort(key=lambda file: file.shard or (0, 0))  # new ids in the order of the source
     with open_for_codes(out, files[0].n_bits, encoder) as index:
         for file in files:
             with progress_bar(console) as show:
-                report = index_codes(index, file, new_ids=new_ids, progress=show)
+                report = index_codes(
+                    *(index, file), new_ids=new_ids, as_source=encoder is not None, progress=show
+                )
             print_report(console, report)
         count = len(index)
     print_count(console, count, files[0].n_bits, out)
+    shards = {file.shard for file in files if file.shard}
+    for n in sorted({n for _, n in shards}):
+        if missing := [f"{k}/{n}" for k in range(1, n + 1) if (k, n) not in shards]:
+            console.print("Not given, and so not stored by this command:")
+            print_some([f"shard {name}" for name in missing])
 
 
 def print_count(console: Console, count: int, n_bits: int, out: str) -> None:

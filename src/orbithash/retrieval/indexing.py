@@ -12,6 +12,7 @@ import numpy as np
 from orbithash.data import ImageFiles, ImageSource
 from orbithash.data.sources import absolute_source
 from orbithash.encoders import Data, Encoder, Progress, no_progress
+from orbithash.encoders.items import item_paths, item_stamp
 from orbithash.errors import InputError, PathInUseError
 from orbithash.files import absolute_name
 from orbithash.index import Index, Metadata, add_under_new_ids
@@ -106,25 +107,13 @@ def is_new_or_changed(item: Metadata, known: dict[str, tuple[int, str]]) -> bool
 def source_items(data: Data, source: str) -> list[Metadata]:
     """Return the metadata of each item, with a stamp that differs when the item has changed."""
     paths = item_paths(data)
-    if isinstance(data, ImageSource):
-        stamps = [data.stamp(row) for row in range(len(data))]
-    else:
-        stamps = [
-            hashlib.blake2b(row.tobytes(), digest_size=8).hexdigest() for row in data.features
-        ]
+    stamps = [item_stamp(data, row) for row in range(len(data))]
     if twice := [path for path, times in Counter(paths).items() if times > 1]:
         raise InputError(f"{source} lists {twice[0]} twice; name each item once")
     return [
         Metadata(path, names, source, with_labels(stamp, names))
         for path, names, stamp in zip(paths, label_names(data), stamps, strict=True)
     ]
-
-
-def item_paths(data: Data) -> list[str]:
-    """Return the file of each item, or its name in the source."""
-    if isinstance(data, ImageFiles):
-        return [absolute_name(data.root / path) for path in data.paths]
-    return list(data.paths or (f"row {row}" for row in range(len(data))))
 
 
 def with_labels(stamp: str, labels: tuple[str, ...]) -> str:
