@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from orbithash.cli.options import Device, PrefixBits, print_unreadable
+from orbithash.cli.options import Device, PrefixBits, Ray, print_unreadable
 from orbithash.errors import InputError
 from orbithash.files import check_new_file
 
@@ -31,6 +31,7 @@ def encode_command(
         ),
     ] = None,
     device: Device = "cpu",
+    ray: Ray = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier file.")] = False,
 ) -> None:
     """Encode every row: ids (row numbers), codes, n_bits, and labels, paths and split where known.
@@ -49,6 +50,7 @@ def encode_command(
     from orbithash.encoders import encode_source
     from orbithash.encoders.encoding import unreadable_list, write_codes, write_unreadable
     from orbithash.encoders.items import origin_of, shard_rows
+    from orbithash.encoders.on_ray import encode_on_ray
     from orbithash.encoders.progress import progress_bar
 
     encoder = load(run, device=device)
@@ -59,7 +61,10 @@ def encode_command(
     origin = origin_of(data, absolute_source(source), rows)
     console = Console()
     with progress_bar(console) as report:
-        encoded = encode_source(encoder, data, rows=rows, progress=report)
+        if ray is None:
+            encoded = encode_source(encoder, data, rows=rows, progress=report)
+        else:
+            encoded = encode_on_ray(encoder, data, rows, report, address=ray)
     write_codes(out, encoded, data, origin, part)
     write_unreadable(encoded.unreadable, unreadable_list(out))
     print_unreadable(console, len(encoded.unreadable), unreadable_list(out))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from orbithash.cli.options import Device
+from orbithash.cli.options import Device, Ray
 from orbithash.errors import DamagedIndexError, InputError
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def index_command(
         ),
     ] = None,
     device: Device = "cpu",
+    ray: Ray = None,
 ) -> None:
     """Encode and store every image; again on the same index, only new and changed ones.
 
@@ -73,6 +74,8 @@ def index_command(
     console, names = Console(), given or []
     if new_ids and not codes:
         raise InputError("--new-ids is for --codes; an index gives images new ids anyway")
+    if ray is not None and (codes or len(names) != 2):
+        raise InputError("--ray encodes; give RUN and SOURCE, and no --codes")
     if codes:
         store_codes(console, out, names, bits=bits, new_ids=new_ids, device=device)
     elif len(names) > 2:
@@ -91,7 +94,7 @@ def index_command(
         )
     elif names:
         run, source = names
-        update(console, out, Path(run), source, prune=prune, bits=bits, device=device)
+        update(console, out, Path(run), source, prune=prune, bits=bits, device=device, ray=ray)
     if remove:
         remove_items(console, out, remove)
     if compact:
@@ -109,6 +112,7 @@ def update(
     prune: bool,
     bits: int | None,
     device: str,
+    ray: str | None,
 ) -> None:
     from orbithash import load, open_index  # --help must not wait for torch
     from orbithash.data import open_unlabelled
@@ -125,7 +129,7 @@ def update(
         try:
             with progress_bar(console) as show:
                 report = opened.add_images(
-                    data, name=absolute_source(source), prune=prune, progress=show
+                    data, name=absolute_source(source), prune=prune, progress=show, ray=ray
                 )
         except KeyboardInterrupt:
             console.print("Stopped; repeat the command to continue.")
