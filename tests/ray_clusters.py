@@ -6,9 +6,15 @@ from pathlib import Path
 
 import pytest
 
+RAYS_OWN_WARNINGS = [
+    pytest.mark.filterwarnings(f"ignore::{kind}")
+    for kind in ("DeprecationWarning", "FutureWarning", "ResourceWarning")
+]
+
 
 @pytest.fixture(scope="module")
 def ray_address():
+    """The address of a cluster for the tests of a file."""
     pytest.importorskip("ray", reason="the extra ray is not installed")
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     from ray.cluster_utils import Cluster

@@ -11,7 +11,9 @@ from orbithash.data import Vectors
 from orbithash.encoders import encode_source, load_run
 from orbithash.encoders.on_ray import encode_on_ray, map_on_ray, ray_batches
 from orbithash.errors import InputError, MissingExtraError, ServerError
-from ray_clusters import ray_address  # noqa: F401 — a fixture
+from ray_clusters import RAYS_OWN_WARNINGS
+
+pytestmark = RAYS_OWN_WARNINGS
 
 
 def test_without_the_extra_the_line_that_installs_it_is_shown(tmp_path, monkeypatch):
@@ -28,7 +30,7 @@ def test_a_source_of_another_kind_is_refused_before_a_cluster_is_started(tmp_pat
 
 
 @pytest.mark.slow
-def test_features_have_the_same_codes(tmp_path, ray_address):  # noqa: F811
+def test_features_have_the_same_codes(tmp_path, ray_address):
     encoder = load_run(feature_run(tmp_path / "run"))
     vectors = Vectors(np.random.default_rng(0).standard_normal((3000, 16)).astype(np.float32))
     rows, done = np.arange(3000)[::-1], []
@@ -43,26 +45,30 @@ def test_features_have_the_same_codes(tmp_path, ray_address):  # noqa: F811
 
 
 @pytest.mark.slow
-def test_an_error_on_a_worker_is_raised_as_it_would_be_here(tmp_path, ray_address):  # noqa: F811
+def test_an_error_on_a_worker_is_raised_as_it_would_be_here(tmp_path, ray_address):
     encoder = load_run(feature_run(tmp_path / "run"))
     wrong = Vectors(np.zeros((300, 5), np.float32))
     with pytest.raises(InputError, match=r"got features of shape \(256, 5\)"):
         encode_on_ray(encoder, wrong, np.arange(300), address=ray_address)
     vectors, batches = Vectors(np.zeros((300, 16), np.float32)), ray_batches(np.arange(300))
-    with pytest.raises(ServerError, match="encoding on Ray failed: .*not enough arguments"):
-        list(map_on_ray(encoder, vectors, batches, address=ray_address, then=partial("%d%d".__mod__)))
+    with pytest.raises(ServerError, match=r"encoding on Ray failed: .*not enough arguments"):
+        list(
+            map_on_ray(encoder, vectors, batches, address=ray_address, then=partial("%d%d".__mod__))
+        )
 
 
 @pytest.mark.slow
 def test_an_address_without_a_cluster_is_named(tmp_path):
     encoder, vectors = load_run(feature_run(tmp_path / "run")), Vectors(clouds()["features"])
-    with pytest.raises(ServerError, match="no Ray cluster answers at 127.0.0.1:1"):
+    with pytest.raises(ServerError, match=r"no Ray cluster answers at 127\.0\.0\.1:1"):
         encode_on_ray(encoder, vectors, np.arange(100), address="127.0.0.1:1")
 
 
 def test_ray_is_imported_only_for_a_cluster():
     program = "import sys, orbithash.retrieval.indexing, orbithash.encoders.on_ray, orbithash.cli"
-    subprocess.run([sys.executable, "-c", f"{program}; assert 'ray' not in sys.modules"], check=True)
+    subprocess.run(
+        [sys.executable, "-c", f"{program}; assert 'ray' not in sys.modules"], check=True
+    )
 
 
 class ImagesOfNothing:
