@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import orbithash
+
 RAYS_OWN_WARNINGS = [
     pytest.mark.filterwarnings(f"ignore::{kind}")
     for kind in ("DeprecationWarning", "FutureWarning", "ResourceWarning")
@@ -17,6 +19,7 @@ def ray_address():
     """The address of a cluster for the tests of a file."""
     pytest.importorskip("ray", reason="the extra ray is not installed")
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ["PYTHONPATH"] = str(Path(orbithash.__file__).parents[1])  # of the workers too
     from ray.cluster_utils import Cluster
 
     machine = {"num_cpus": 1, "object_store_memory": 200 << 20, "include_dashboard": False}
