@@ -51,13 +51,12 @@ def test_an_error_on_a_worker_is_raised_as_it_would_be_here(tmp_path, ray_addres
     with pytest.raises(InputError, match=r"got features of shape \(256, 5\)"):
         encode_on_ray(encoder, wrong, np.arange(300), address=ray_address)
     vectors, batches = Vectors(np.zeros((300, 16), np.float32)), ray_batches(np.arange(300))
-    with pytest.raises(ServerError, match=r"encoding on Ray failed: .*not enough arguments"):
+    with pytest.raises(ServerError, match="encoding on Ray failed: TypeError"):
         list(
             map_on_ray(encoder, vectors, batches, address=ray_address, then=partial("%d%d".__mod__))
         )
 
 
-@pytest.mark.slow
 def test_an_address_without_a_cluster_is_named(tmp_path):
     encoder, vectors = load_run(feature_run(tmp_path / "run")), Vectors(clouds()["features"])
     with pytest.raises(ServerError, match=r"no Ray cluster answers at 127\.0\.0\.1:1"):

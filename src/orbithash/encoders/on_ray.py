@@ -8,6 +8,7 @@ The machines need this library, and the images under the same paths.
 import logging
 import os
 import pickle
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from orbithash.encoders.encoder import (
 from orbithash.errors import HashingError, InputError, MissingExtraError, ServerError
 
 BATCH = 256  # items of one task: whole batches of an encoder, so that codes are the same
+PATIENCE = 10.0  # seconds for a cluster to accept a connection
 MAX_BLOCKS = 10_000  # in which Ray Data plans the batches
 
 Result = TypeVar("Result")
@@ -119,8 +121,14 @@ class Worker:
         self.embed = embedding_of(encoder, self.job)
 
     def __call__(self, numbers: dict[str, Any]) -> dict[str, list[bytes]]:
-        batches = [self.job.batches[int(number)] for number in numbers["item"]]
-        return {"result": [pickle.dumps(self.job.then(self.embed(rows))) for rows in batches]}
+        return {"result": [pickle.dumps(self.result(int(n))) for n in numbers["item"]]}
+
+    def result(self, number: int) -> Any:
+        """Return an error instead of raising it: Ray would send its text alone."""
+        try:
+            return self.job.then(self.embed(self.job.batches[number]))
+        except Exception as error:
+            return failure(error)
 
 
 def embedding_of(encoder: Encoder, job: Job[Any]) -> Callable[[Int64[np.ndarray, " n"]], Encoded]:
@@ -159,21 +167,22 @@ def results(ray: Any, job: Job[Result]) -> Iterator[Result]:
     )
     try:
         for row in encoded.iter_rows():
-            yield pickle.loads(row["result"])  # of our own workers
+            result = pickle.loads(row["result"])  # of our own workers
+            if isinstance(result, HashingError):
+                raise result
+            yield result
     except ray.exceptions.RayError as error:
-        raise cause_of(error) from error
+        raise failure(error) from error
 
 
-def cause_of(error: BaseException) -> Exception:
-    """Return our own error that ended a worker's batch, or one that names Ray's."""
-    cause: Any = error
-    while cause is not None:
-        inner = getattr(cause, "cause", None) or cause.__cause__
-        if isinstance(inner, HashingError):
-            return inner
-        cause = inner
-    lines = str(error).strip().splitlines()
-    return ServerError(f"encoding on Ray failed: {lines[-1] if lines else type(error).__name__}")
+def failure(error: Exception) -> HashingError:
+    """Return our own error of a worker by its message, or one that names another's."""
+    if isinstance(error, InputError | ServerError):
+        kind = InputError if isinstance(error, InputError) else ServerError
+        return kind(str(error))  # the class itself may not be sent between processes
+    lines = [line.strip() for line in str(error).splitlines() if "Error" in line]
+    detail = lines[-1] if lines else f"{type(error).__name__}: {error}"
+    return ServerError(f"encoding on Ray failed: {detail}")
 
 
 @contextmanager
@@ -192,8 +201,9 @@ def connected(address: str) -> Iterator[Any]:
         return
     options: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
     try:
+        check_reachable(address)
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **options)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise ServerError(
             f"no Ray cluster answers at {address} ({error}); start one with `ray start --head`, "
             "check host and port, or give local"
@@ -202,6 +212,13 @@ def connected(address: str) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+def check_reachable(address: str) -> None:
+    """Raise unless something listens at HOST:PORT, for which Ray would wait minutes."""
+    host, colon, port = address.rpartition("/")[2].rpartition(":")
+    if colon and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE).close()
 
 
 def device_of(encoder: Encoder) -> str:
