@@ -14,9 +14,9 @@ RAYS_OWN_WARNINGS = [
 ]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def ray_address():
-    """The address of a cluster for the tests of a file."""
+    """One cluster for all tests of a session: a process that changes it confuses Ray Data."""
     pytest.importorskip("ray", reason="the extra ray is not installed")
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ["PYTHONPATH"] = str(Path(orbithash.__file__).parents[1])  # of the workers too

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import orbithash
+from clean_processes import start
 from image_files import class_folder, noise, save
 from indexed_runs import image_run
 from milvus_servers import new_collection
@@ -38,9 +39,7 @@ def items(address):
         )
 
 
-@pytest.mark.parametrize("address", ["cluster", "local"])
-def test_the_index_equals_the_one_made_without_ray(birds, address, request, capsys, tmp_path):
-    cluster = request.getfixturevalue("ray_address") if address == "cluster" else address
+def test_the_index_equals_the_one_made_without_ray(birds, ray_address, capsys, tmp_path):
     command = [
         "index",
         str(birds / "run"),
@@ -48,11 +47,28 @@ def test_the_index_equals_the_one_made_without_ray(birds, address, request, caps
         "--out",
         str(tmp_path / "x.orbit"),
     ]
-    assert run([*command, "--ray", cluster]) == 0
+    assert run([*command, "--ray", ray_address]) == 0
     printed = capsys.readouterr().out
     assert "1998 new, 0 changed, 0 as before, 0 gone." in printed
     assert "Left out 2 images that cannot be read" in printed
     assert items(tmp_path / "x.orbit") == items(birds / "alone.orbit")
+
+
+def test_a_command_can_start_a_cluster_of_its_own(birds, tmp_path):
+    out = tmp_path / "x.orbit"
+    command = [
+        "index",
+        str(birds / "run"),
+        str(birds / "photos"),
+        "--out",
+        str(out),
+        "--ray",
+        "local",
+    ]
+    process = start(command, output=tmp_path / "printed.txt")
+    process.join()
+    assert process.exitcode == 0, (tmp_path / "printed.txt").read_text()
+    assert items(out) == items(birds / "alone.orbit")
 
 
 def test_a_killed_worker_changes_nothing(birds, ray_address, tmp_path):
