@@ -51,7 +51,7 @@ def test_the_index_equals_the_one_made_without_ray(birds, ray_address, capsys, t
     printed = capsys.readouterr().out
     assert "1998 new, 0 changed, 0 as before, 0 gone." in printed
     assert "Left out 2 images that cannot be read" in printed
-    assert items(tmp_path / "x.orbit") == items(birds / "alone.orbit")
+    assert items(out) == items(birds / "alone.orbit")
 
 
 def test_a_command_can_start_a_cluster_of_its_own(birds, tmp_path):
