@@ -1,6 +1,7 @@
 """Labelled images: files on disk, or the items of a torch Dataset."""
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -165,6 +166,18 @@ def read_dataset(dataset: Any) -> ImageDataset:
         classes=names,
         split=Split(train=np.arange(len(dataset))),
     )
+
+
+def check_text(texts: Iterable[str], what: str) -> None:
+    """Raise unless all texts can be names: without NUL, and complete characters, as UTF-8 needs."""
+    for text in texts:
+        if "\0" in text or not is_unicode(text):
+            raise InputError(f"{what} has {text!r}, which is not valid text; save it as UTF-8")
+
+
+def is_unicode(text: str) -> bool:
+    """Return whether a text can be written as UTF-8; names of files may be any bytes."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def check_class_names(labels: Labels, classes: tuple[str, ...], *, n_images: int) -> None:

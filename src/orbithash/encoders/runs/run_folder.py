@@ -16,7 +16,6 @@ trained before the whole network.
 import json
 import logging
 import os
-import zipfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -26,6 +25,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from orbithash.data import ImageFiles, Split, image_table, training_rows, write_image_table
+from orbithash.data.array_files import read_arrays
 from orbithash.data.classes import Labelled, seen_split
 from orbithash.data.images import Labels
 from orbithash.encoders.encoder import Encoder
@@ -236,12 +236,12 @@ def features_that_trained(record: RunRecord | None) -> set[str]:
     if file.suffix.lower() != ".npz" or not file.is_file():
         return set()
     try:
-        with np.load(file, allow_pickle=False) as arrays:  # without reading the features
-            split = Split(train=arrays["train"].astype(np.int64))
-            classes = tuple(arrays["classes"].tolist()) if "classes" in arrays else None
-            data = LabelsOnly(arrays["labels"], classes)
-            return set(arrays["paths"][fitted_rows(data, split, record)].tolist())
-    except (OSError, ValueError, LookupError, zipfile.BadZipFile):
+        arrays = read_arrays(file, ("train", "labels", "classes", "paths"))
+        split = Split(train=arrays["train"].astype(np.int64))
+        classes = tuple(arrays["classes"].tolist()) if "classes" in arrays else None
+        data = LabelsOnly(arrays["labels"], classes)
+        return set(arrays["paths"][fitted_rows(data, split, record)].tolist())
+    except (OSError, ValueError, LookupError):
         return set()
 
 
