@@ -64,6 +64,7 @@ class ImageFiles:
     def __post_init__(self) -> None:
         if not self.paths:
             raise InputError(f"there are no images in {self.root}; check the path")
+        check_text((str(self.root), *self.paths, *self.classes), f"the source {self.root}")
         check_class_names(self.labels, self.classes, n_images=len(self.paths))
         self.split.check(len(self.paths))
 

@@ -71,10 +71,10 @@ class PhotoBackbone(nn.Module):
 
 def load_weights(backbone: PhotoBackbone, file: Path) -> None:
     """Load the weights of a safetensors file; every key must be present and fit."""
+    if not file.is_file():
+        raise InputError(f"weights file not found: {file}; check the path")
     try:
         weights = load_file(file)
-    except FileNotFoundError:
-        raise InputError(f"weights file not found: {file}; check the path") from None
     except (SafetensorError, OSError) as error:
         raise InputError(
             f"cannot read weights from {file}: {error}; give a safetensors file"

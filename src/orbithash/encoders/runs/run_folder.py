@@ -32,7 +32,7 @@ from orbithash.encoders.encoder import Encoder
 from orbithash.encoders.runs.model_file import read_encoder, write_encoder
 from orbithash.encoders.runs.record import Epoch, RunRecord, Training
 from orbithash.errors import InputError
-from orbithash.files import output_folder, partial_folder
+from orbithash.files import check_regular, output_folder, partial_folder
 
 MODEL, RECORD, LOG, SCORES = "model.safetensors", "run.json", "log.jsonl", "scores.json"
 SPLIT, TRAINED_BEFORE = "split.csv", "trained_before.json"
@@ -97,7 +97,7 @@ def check_is_run(folder: Path) -> None:
     unfinished = folder.suffix == ".partial" and not (folder / MODEL).exists()
     run = folder.with_suffix("") if unfinished else folder
     if run.is_dir():
-        return
+        return check_regular(run)
     if partial_folder(run).is_dir():
         raise InputError(
             f"{run} is unfinished: {partial_folder(run)} exists; continue with the same train "
