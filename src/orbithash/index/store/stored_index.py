@@ -25,7 +25,7 @@ from orbithash.errors import (
     InputError,
     UnknownIdError,
 )
-from orbithash.files import whole_folder
+from orbithash.files import check_regular, whole_folder
 from orbithash.index.base import (
     NO_METADATA,
     Ball,
@@ -84,6 +84,7 @@ class StoredIndex(ClosesOnExit):
     def __init__(self, folder: Path, engine: type[MemoryIndex], *, unchecked: bool = False) -> None:
         """Open an index; `unchecked` also if parts of it are missing, for `undamaged`."""
         self.folder = folder
+        check_regular(folder)
         with closing(connect(folder)) as connection:
             self._facts = read_facts(connection, folder)
         self.n_bits = self._facts["n_bits"]
