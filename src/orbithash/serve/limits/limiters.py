@@ -1,4 +1,4 @@
-"""Limits per client: requests per second, and requests or bytes in use at once."""
+"""Limits per client: requests per second, and bytes in use at once."""
 
 import ipaddress
 import time
@@ -10,6 +10,7 @@ from starlette.types import Scope
 from orbithash.serve.settings import is_loopback
 
 CLIENT_DIVISOR = 4  # one client may use a quarter of a shared capacity
+RESERVED_DIVISOR = 8  # loopback clients leave an eighth to others
 MAX_CLIENTS = 10_000  # token buckets kept; a client that was dropped starts with a full one
 
 
@@ -37,12 +38,22 @@ class RateLimiter:
         return 0.0 if is_allowed else (1.0 - tokens) / self._rate
 
 
-class ConcurrencyLimiter:
-    """Capacity in requests or bytes that clients share, at most a quarter per client.
+def largest_share(client: str, capacity: int) -> int:
+    """Return how much of a capacity one client may use: a quarter.
 
-    Loopback clients may use all of it: a proxy without --behind-proxy sends everyone's requests
+    Loopback clients may use seven eighths: a proxy without --behind-proxy sends everyone's requests
     from there.
+
+    >>> largest_share("192.0.2.1", 64), largest_share("127.0.0.1", 64)
+    (16, 56)
     """
+    if is_loopback(client):
+        return capacity - capacity // RESERVED_DIVISOR
+    return max(1, capacity // CLIENT_DIVISOR)
+
+
+class ConcurrencyLimiter:
+    """Capacity in bytes that clients share, each at most its largest share."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -51,10 +62,8 @@ class ConcurrencyLimiter:
 
     def try_acquire(self, client: str, n: int = 1) -> bool:
         """Reserve `n` units if the client and the total stay within their limits."""
-        client_capacity = (
-            self._capacity if is_loopback(client) else max(1, self._capacity // CLIENT_DIVISOR)
-        )
-        if self._total + n > self._capacity or self._in_use[client] + n > client_capacity:
+        allowed = largest_share(client, self._capacity)
+        if self._total + n > self._capacity or self._in_use[client] + n > allowed:
             return False
         self._in_use[client] += n
         self._total += n
