@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from orbithash.serve.limits.turns import CLIENT, NoTurnError, Turns
+from orbithash.serve.limits.turns import CALLER, NoTurnError, Turns
 
 Arguments = ParamSpec("Arguments")
 Piece = TypeVar("Piece")
@@ -61,15 +61,18 @@ class WorkerPool:
         return results
 
     async def _call(self, function: Callable[[], Result], *, has_begun: bool) -> Result:
-        client, loop = CLIENT.get(), asyncio.get_running_loop()
+        caller, loop = CALLER.get(), asyncio.get_running_loop()
+        client = caller.network
         try:
             async with asyncio.timeout(self._timeout):
-                await self._turns.take(client, has_begun=has_begun)
+                has_waited = await self._turns.take(client, has_begun=has_begun)
                 try:
+                    if (has_waited or has_begun) and await caller.has_gone():
+                        raise OverloadedError(self.name)
                     future = self._executor.submit(function)
-                except RuntimeError:  # the server is being stopped
+                except BaseException:  # it has gone, or the server is being stopped
                     self._turns.release(client)
-                    raise OverloadedError(self.name) from None
+                    raise
                 # Taken until the thread is done, even if the client disconnects before.
                 future.add_done_callback(
                     lambda _: loop.call_soon_threadsafe(self._turns.release, client)

@@ -50,7 +50,9 @@ class LabelTable:
         found = [self._ids(label) for label in dict.fromkeys(labels)]
         if len(found) == 1:
             return found[0]
-        return np.unique(np.concatenate([np.empty(0, dtype=np.int64), *found]))
+        ids = np.concatenate([np.empty(0, dtype=np.int64), *found])
+        ids.sort(kind="stable")  # which merges runs that are sorted already
+        return np.asarray(ids[np.append(True, ids[1:] != ids[:-1])[: len(ids)]])
 
     def count(self, labels: tuple[str, ...]) -> int:
         """Return the number of items with any of the labels."""

@@ -9,11 +9,13 @@ from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive
 
 from orbithash.serve.error_responses import RETRY_SOON
-from orbithash.serve.limits.limiters import ConcurrencyLimiter
+from orbithash.serve.limits.limiters import ConcurrencyLimiter, RateLimiter
 from orbithash.serve.settings import Limits
 
 SMALL_BYTES = 64 << 10  # bodies up to this size are admitted however many large ones arrive
 TOTAL_FACTOR = 16  # memory for all bodies at once, in multiples of the largest allowed one
+BYTES_PER_SECOND = 16 << 20  # of one client; more would keep the event loop busy with reading
+BURST_BYTES = 32 << 20
 # The event loop stands still while JSON is parsed. An image is one long string, which takes hardly
 # any time; a megabyte of small values takes half a second.
 MAX_JSON_VALUES = 100_000  # a batch of the longest embeddings has two thirds of that
@@ -26,6 +28,7 @@ class RequestBodyReader:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._memory = ConcurrencyLimiter(TOTAL_FACTOR * limits.upload_bytes)
+        self._rate = RateLimiter(BYTES_PER_SECOND, burst=BURST_BYTES)
 
     @asynccontextmanager
     async def read(
@@ -36,7 +39,8 @@ class RequestBodyReader:
         Raises `HTTPException` if the body is too large, too slow, incomplete, or if too many bytes
         are in memory already. The memory counts as used until the context ends.
         """
-        body, n_reserved = bytearray(), 0
+        body, n_reserved, n_values = bytearray(), 0, 0
+        is_text = not headers.get("content-type", "").lower().startswith("multipart/")
         deadline = asyncio.get_running_loop().time() + self._limits.upload_seconds
         is_complete = False
         try:
@@ -44,33 +48,42 @@ class RequestBodyReader:
                 message = await receive_before(receive, deadline)
                 if message["type"] == "http.disconnect":
                     raise HTTPException(400, "the request body is incomplete")
-                body += message.get("body", b"")
+                part = message.get("body", b"")
+                body += part
                 is_complete = not message.get("more_body", False)
                 if len(body) > max_bytes:
                     raise HTTPException(413, too_large(max_bytes))
+                if is_text:
+                    n_values += count_values(part)
+                    check_text(body, n_values)
+                if seconds := self._rate.spend(client, len(part)):
+                    await asyncio.sleep(seconds)
                 if len(body) > SMALL_BYTES and len(body) > n_reserved:
                     n_new = len(body) - n_reserved
                     if not self._memory.try_acquire(client, n_new):
                         raise HTTPException(503, "busy: too many uploads at once", RETRY_SOON)
                     n_reserved += n_new
-            content = bytes(body)
-            if not headers.get("content-type", "").lower().startswith("multipart/"):
-                check_text(content)
-            yield buffered(content, receive)
+            yield buffered(bytes(body), receive)
         finally:
             if n_reserved:
                 self._memory.release(client, n_reserved)
 
 
-def check_text(body: bytes) -> None:
+def count_values(text: bytes) -> int:
+    """Return the number of values that begin in a part of JSON, or more if strings look like it."""
+    return sum(text.count(mark) for mark in (b",", b"[", b"{"))
+
+
+def check_text(body: bytearray, n_values: int) -> None:
     """Raise for a body that would take long to parse as JSON."""
-    if len(body) > MAX_TEXT_BYTES and b'"image"' not in body:
-        raise HTTPException(413, too_large(MAX_TEXT_BYTES, "without an image"))
-    n_values = sum(body.count(mark) for mark in (b",", b"[", b"{"))
     if n_values > MAX_JSON_VALUES:
         raise HTTPException(
-            413, f"the request has {n_values:,} values; at most {MAX_JSON_VALUES:,} are allowed"
+            413,
+            f"the request has more than {MAX_JSON_VALUES:,} values, which is the limit; send it in "
+            "several requests",
         )
+    if len(body) > MAX_TEXT_BYTES and b'"image"' not in body[:MAX_TEXT_BYTES]:
+        raise HTTPException(413, too_large(MAX_TEXT_BYTES, "without an image"))
 
 
 def check_declared_length(headers: Headers, max_bytes: int) -> None:

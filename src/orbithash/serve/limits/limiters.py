@@ -1,4 +1,4 @@
-"""Limits per client: requests per second, and bytes in use at once."""
+"""Limits per client: requests or bytes per second, and bytes in use at once."""
 
 import ipaddress
 import time
@@ -28,14 +28,26 @@ class RateLimiter:
         """Take a token and return 0, or return the seconds until the next one is available."""
         if self._rate <= 0:
             return 0.0
-        now = self._clock()
-        tokens, counted_at = self._buckets.pop(client, (self._burst, now))
-        tokens = min(self._burst, tokens + (now - counted_at) * self._rate)
+        tokens = self._tokens(client)
         is_allowed = tokens >= 1.0
-        self._buckets[client] = (tokens - 1.0 if is_allowed else tokens, now)
+        self._set(client, tokens - 1.0 if is_allowed else tokens)
+        return 0.0 if is_allowed else (1.0 - tokens) / self._rate
+
+    def spend(self, client: str, n: float) -> float:
+        """Take tokens that are used already; return the seconds until none is owed."""
+        tokens = self._tokens(client) - n
+        self._set(client, tokens)
+        return max(0.0, -tokens / self._rate)
+
+    def _tokens(self, client: str) -> float:
+        tokens, counted_at = self._buckets.get(client, (self._burst, 0.0))
+        return min(self._burst, tokens + (self._clock() - counted_at) * self._rate)
+
+    def _set(self, client: str, tokens: float) -> None:
+        self._buckets.pop(client, None)
+        self._buckets[client] = (tokens, self._clock())
         if len(self._buckets) > MAX_CLIENTS:
             del self._buckets[next(iter(self._buckets))]
-        return 0.0 if is_allowed else (1.0 - tokens) / self._rate
 
 
 def largest_share(client: str, capacity: int) -> int:

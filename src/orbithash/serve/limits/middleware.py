@@ -15,7 +15,7 @@ from orbithash.serve.error_responses import RETRY_SOON, error_response
 from orbithash.serve.limits.access import API, NO_STORE, SECURITY_HEADERS, check_access
 from orbithash.serve.limits.bodies import RequestBodyReader, check_declared_length
 from orbithash.serve.limits.limiters import RateLimiter, client_network, largest_share
-from orbithash.serve.limits.turns import CLIENT, Turns
+from orbithash.serve.limits.turns import CALLER, Caller, Turns
 from orbithash.serve.metrics import Metrics
 from orbithash.serve.settings import ServeSettings
 
@@ -90,11 +90,11 @@ class AdmissionMiddleware:
         client, headers = client_network(scope), Headers(scope=scope)
         max_bytes = self._max_body_bytes(scope)
         is_monitoring = scope["path"] in MONITORING_PATHS
-        CLIENT.set(client)
         try:
             await check_rate(self._monitoring_rate if is_monitoring else self._rate, client)
             check_access(scope["method"], scope["path"], headers, self._settings)
             check_declared_length(headers, max_bytes)
+            CALLER.set(Caller(client))
             if is_monitoring:
                 await self._app(scope, receive, send)
                 return
@@ -102,6 +102,7 @@ class AdmissionMiddleware:
                 self._bodies.read(receive, client, headers, max_bytes) as buffered_receive,
                 self._place(scope, client),
             ):
+                CALLER.set(Caller(client, receive))
                 await self._app(scope, buffered_receive, send)
         except HTTPException as error:  # from the checks above: the app handles those of its routes
             response = error_response(error.status_code, error.detail, dict(error.headers or {}))

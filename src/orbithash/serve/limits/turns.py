@@ -5,9 +5,31 @@ import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from contextvars import ContextVar
+from dataclasses import dataclass
 
-# The network address of the client whose request is being handled; "" outside of requests.
-CLIENT: ContextVar[str] = ContextVar("client", default="")
+from starlette.types import Receive
+
+
+@dataclass(frozen=True)
+class Caller:
+    """The client whose request is being handled."""
+
+    network: str = ""
+    receive: Receive | None = None  # returns, once the body is read, when the client disconnects
+
+    async def has_gone(self) -> bool:
+        if self.receive is None:
+            return False
+        message = asyncio.ensure_future(self.receive())
+        await asyncio.sleep(0)
+        if message.done():
+            return bool(message.result()["type"] == "http.disconnect")
+        message.cancel()
+        return False
+
+
+NOBODY = Caller()
+CALLER: ContextVar[Caller] = ContextVar("caller", default=NOBODY)
 
 RECENT = 1.0  # seconds after its last work for which a client keeps its share
 
@@ -44,15 +66,16 @@ class Turns:
         """Return how much works or waits."""
         return self._n_taken + self._n_waiting
 
-    async def take(self, client: str, *, has_begun: bool = False) -> None:
-        """Wait for a place; raise `NoTurnError` if too many wait already.
+    async def take(self, client: str, *, has_begun: bool = False) -> bool:
+        """Take a place and return whether that needed waiting.
 
-        Work that `has_begun` comes before other work of its client, and always may wait.
+        Raises `NoTurnError` if too many wait already. Work that `has_begun` comes before other work
+        of its client, and always may wait.
         """
         self._see(client)
         if self._n_taken < self._n_places and self._has_share_left(client):
             self._give(client)
-            return
+            return False
         if self._n_waiting >= self._max_waiting and not has_begun:
             self._make_room_for(client)
         place = asyncio.get_running_loop().create_future()
@@ -70,6 +93,7 @@ class Turns:
             else:  # it was given, and the wait cancelled, at the same moment
                 self.release(client)
             raise
+        return True
 
     def release(self, client: str) -> None:
         """Give a place back, to a client that waits for one."""
