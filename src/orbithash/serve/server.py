@@ -20,7 +20,7 @@ from orbithash.serve.settings import ServeSettings, check_exposure
 
 SHUTDOWN_SECONDS = 30  # for requests in flight
 BACKLOG = 2048  # connections that the kernel queues until they are accepted
-ACCEPTED_AT_ONCE = 64  # connections, before any of them is looked at
+ACCEPTED_AT_ONCE = 16  # connections; some hundred may be open before the first is counted
 # A thread that computes gives way to the event loop after this time, and not after Python's 5 ms:
 # a request changes threads some ten times.
 SWITCH_SECONDS = 0.0005
@@ -105,20 +105,29 @@ def create_server(app: Callable[..., object], settings: ServeSettings) -> uvicor
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, which accepts a few connections at once but lets many wait."""
+    """uvicorn's server, which logs little when it cannot accept connections."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         asyncio.get_running_loop().set_exception_handler(AcceptErrors())
         await super().startup(sockets)
-        for listener in sockets or ():
-            listener.listen(BACKLOG)  # asyncio sets it to the number that it accepts at once
+
+
+class Listener(socket.socket):
+    """A listening socket that lets many connections wait, however few are accepted at once.
+
+    asyncio calls `listen` with the number that it accepts at once.
+    """
+
+    def listen(self, backlog: int = BACKLOG, /) -> None:
+        super().listen(BACKLOG)
 
 
 def listen(host: str, port: int) -> socket.socket:
     """Open a listening socket; port 0 selects a free one."""
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address[:2], family=family, backlog=BACKLOG)
+        opened = socket.create_server(address[:2], family=family, backlog=BACKLOG)
+        return Listener(fileno=opened.detach())
     except OSError as error:
         raise InputError(
             f"cannot listen on {host}, port {port}: {error.strerror}; give another --host or --port"

@@ -116,8 +116,10 @@ class StoredIndex(ClosesOnExit):
 
     def _reopen_if_replaced(self) -> None:
         """Open the index that has taken the place of this one, if its codes mean the same."""
+        if self._tables.is_in_place():
+            return
         with self._lock:
-            if self._tables.is_in_place():
+            if self._tables.is_in_place():  # another thread has done it
                 return
             if file_identity(self.folder) is None:
                 raise ReplacedIndexError(self.folder, "was removed while it was open")
