@@ -10,9 +10,8 @@ from typing import Any
 from orbithash.errors import HashingError, InputError, StorageError
 from orbithash.files import DISK_FAILURES, whole_folder
 from orbithash.index.store.database import FILE, translated_errors
+from orbithash.index.store.encoder_file import ENCODER
 from orbithash.index.store.tables import Tables
-
-ENCODER = "model.safetensors"  # the name it has in a run, so that orbithash.load takes either
 
 
 def copy_index(tables: Tables, lock: AbstractContextManager[Any], folder: Path) -> None:

@@ -22,7 +22,6 @@ from orbithash.codes import as_codes, check_n_bits
 from orbithash.errors import (
     DamagedIndexError,
     HashingError,
-    InputError,
     UnknownIdError,
 )
 from orbithash.files import whole_folder
@@ -51,7 +50,7 @@ from orbithash.index.parted_table import PartedTable, as_parts
 from orbithash.index.store.blocks import LoadedTable
 from orbithash.index.store.changes import Changes
 from orbithash.index.store.checking import problems
-from orbithash.index.store.copying import ENCODER, copy_index, creation_error, folder_exists
+from orbithash.index.store.copying import copy_index, creation_error, folder_exists
 from orbithash.index.store.database import (
     NUMBERS,
     close,
@@ -60,6 +59,7 @@ from orbithash.index.store.database import (
     database_format,
     writing,
 )
+from orbithash.index.store.encoder_file import ENCODER, read_encoder
 from orbithash.index.store.manifest import LiveSegment, OpenSegments
 from orbithash.index.store.reading import (
     check_manifest,
@@ -262,17 +262,7 @@ class StoredIndex(ClosesOnExit):
 
     def encoder(self) -> bytes:
         """Return the file of the encoder that computed the codes."""
-        if "encoder" not in self._facts:
-            raise InputError(f"{self.folder} holds no encoder; give codes instead of images")
-        try:
-            content = (self.folder / ENCODER).read_bytes()
-        except OSError as error:
-            raise DamagedIndexError(
-                self.folder, f"cannot read {ENCODER}: {error.strerror}"
-            ) from None
-        if hashlib.sha256(content).hexdigest() != self._facts["encoder"]:
-            raise DamagedIndexError(self.folder, f"{ENCODER} is not as written")
-        return content
+        return read_encoder(self.folder, self._facts)
 
     def count(self, where: Where) -> int:
         """Return the number of items that a filter admits."""
