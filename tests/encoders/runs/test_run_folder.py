@@ -114,7 +114,7 @@ def test_a_flipped_bit_of_the_weights_is_noticed_and_a_run_without_a_digest_is_l
     content = bytearray(model.read_bytes())
     content[-5] ^= 4
     model.write_bytes(content)
-    with pytest.raises(InputError, match="model.safetensors is damaged"):
+    with pytest.raises(InputError, match=r"model\.safetensors is damaged"):
         load_run(tmp_path / "run")
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     del record["model_sha256"]  # as of an earlier version
@@ -130,7 +130,7 @@ def test_a_flipped_bit_of_the_encoder_of_an_index_is_noticed_by_load(encoder, tm
     content = bytearray(model.read_bytes())
     content[-5] ^= 4
     model.write_bytes(content)
-    with pytest.raises(InputError, match="model.safetensors is not as written"):
+    with pytest.raises(InputError, match=r"model\.safetensors is not as written"):
         load_run(tmp_path / "i.orbit")
 
 
