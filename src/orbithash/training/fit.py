@@ -43,6 +43,7 @@ from orbithash.training.methods import (
 from orbithash.training.on_arrays import fit_hasher, train_on_arrays
 from orbithash.training.session import (
     check_begun,
+    check_same_data,
     check_tensorboard,
     finished_run,
     training_session,
@@ -153,11 +154,19 @@ def train(
         expected |= {
             "labels": labels,
             "views": views,
+            "preset": preset,
+            "options": dict(chosen.options),
             "backbone": backbone if isinstance(backbone, str) else None,
+            "weights": None if weights is None else str(weights),
         }
-        if unlabelled is not None:
-            expected["unlabelled"] = source_name(unlabelled)
-        return finished_run(out, expected, changes)
+        for argument, value in {"init": init, "unlabelled": unlabelled}.items():
+            expected[argument] = None if value is None else source_name(value)
+        from_file = file_settings if isinstance(file_settings, Mapping) else asdict(file_settings)
+        run = finished_run(out, expected, {**from_file, **changes})
+        if unlabelled is None:
+            opener = open_source if chosen.from_labels else open_without_labels
+            check_same_data(run, out, source_name(source), lambda: opener(source))
+        return run
     if out is not None and isinstance(chosen.given, Hasher):
         check_can_be_saved(chosen.given)
     data = open_source(source) if chosen.from_labels else open_without_labels(source)

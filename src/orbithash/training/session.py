@@ -11,8 +11,9 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from orbithash.data import ImageFiles, ImageSource, training_rows
+from orbithash.data import ImageFiles, ImageSource, LabelledFeatures, training_rows
 from orbithash.encoders import Encoder, Epoch, load_run
+from orbithash.encoders.runs.fingerprints import data_digest
 from orbithash.encoders.runs.run_folder import (
     CHECKPOINT,
     CONTENTS,
@@ -202,12 +203,31 @@ def finished_run(out: Path, expected: Mapping[str, Any], changes: Mapping[str, A
     found["nested"] = ",".join(map(str, record.prefixes())) or "none"
     found["held_out_classes"] = ",".join(record.held_out_classes)
     for name, wanted in {**expected, **changes}.items():
-        if wanted is not None and found.get(name, wanted) != wanted:
+        if wanted is not None and found.get(name, wanted) != as_json(wanted):
             raise InputError(
                 f"{out} is a finished run with {name}={found[name] or 'none'}, but here it is "
                 f"{wanted or 'none'}; give --out another name, or add --force to replace it"
             )
     return encoder
+
+
+def check_same_data(
+    encoder: Encoder, out: Path, name: str, read: Callable[[], ImageSource | LabelledFeatures]
+) -> None:
+    """Raise if a finished run was trained on other data; if it has the same name, it is not read."""
+    record = encoder.training.record if encoder.training else None
+    if record is None or not record.data_digest or record.source == name:
+        return
+    if data_digest(read()) != record.data_digest:
+        raise InputError(
+            f"{out} is a finished run on {record.source}, and {name} holds other data; give --out "
+            "another name, or add --force to replace it"
+        )
+
+
+def as_json(value: Any) -> Any:
+    """Return a value as it is when it was written as JSON."""
+    return json.loads(json.dumps(value))
 
 
 def check_tensorboard(tensorboard: str | Path | None, out: Path | None) -> None:
