@@ -145,31 +145,34 @@ def train(
     chosen = with_nested(chosen, nested, bits)
     if check_labels(labels, unlabelled, hold_out_classes, changes) == "none":
         chosen, changes = without_labels(chosen), {**changes, "validation": 0.0, "look": 0.0}
+    opened = open_source if chosen.from_labels else open_without_labels
     if finish:
         check_begun(out)
     if out is not None and (resume or finish) and is_finished(out):
-        expected = {"method": chosen.name, "n_bits": bits, "seed": seed, "tune": tune}
-        expected["nested"] = ",".join(map(str, chosen.nested)) or "none"
-        expected["held_out_classes"] = ",".join(held_out_names(source, hold_out_classes, seed))
-        expected |= {
+        expected = {
+            "method": chosen.name,
+            "n_bits": bits,
+            "seed": seed,
+            "tune": tune,
+            "nested": ",".join(map(str, chosen.nested)) or "none",
+            "held_out_classes": ",".join(held_out_names(source, hold_out_classes, seed)),
             "labels": labels,
             "views": views,
             "preset": preset,
             "options": dict(chosen.options),
             "backbone": backbone if isinstance(backbone, str) else None,
             "weights": None if weights is None else str(weights),
+            "init": None if init is None else source_name(init),
+            "unlabelled": None if unlabelled is None else source_name(unlabelled),
         }
-        for argument, value in {"init": init, "unlabelled": unlabelled}.items():
-            expected[argument] = None if value is None else source_name(value)
         from_file = file_settings if isinstance(file_settings, Mapping) else asdict(file_settings)
         run = finished_run(out, expected, {**from_file, **changes})
         if unlabelled is None:
-            opener = open_source if chosen.from_labels else open_without_labels
-            check_same_data(run, out, source_name(source), lambda: opener(source))
+            check_same_data(run, out, source_name(source), lambda: opened(source))
         return run
     if out is not None and isinstance(chosen.given, Hasher):
         check_can_be_saved(chosen.given)
-    data = open_source(source) if chosen.from_labels else open_without_labels(source)
+    data = opened(source)
     gpu = None if device == "cpu" else device
     given = {
         "backbone": backbone,

@@ -214,7 +214,7 @@ def finished_run(out: Path, expected: Mapping[str, Any], changes: Mapping[str, A
 def check_same_data(
     encoder: Encoder, out: Path, name: str, read: Callable[[], ImageSource | LabelledFeatures]
 ) -> None:
-    """Raise if a finished run was trained on other data; if it has the same name, it is not read."""
+    """Raise if a finished run was trained on other data; of the same name, they are not read."""
     record = encoder.training.record if encoder.training else None
     if record is None or not record.data_digest or record.source == name:
         return
