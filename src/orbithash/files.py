@@ -132,9 +132,16 @@ def resumable_folder(
             remove_files(partial, except_for={LOCK})
         try:
             yield partial
-        except BaseException:
-            if not holds_any(partial, state):
+            flush(partial)
+        except BaseException as error:
+            kept = holds_any(partial, state)
+            if not kept:
                 shutil.rmtree(partial, ignore_errors=True)
+            if is_disk_failure(error):
+                then = f"continue with --resume: {partial} is kept" if kept else "start again"
+                raise StorageError(
+                    f"{error}; free some space, or check the disk, and {then}"
+                ) from None
             raise
         remove_files(partial, except_for=known)
         try:
@@ -142,13 +149,19 @@ def resumable_folder(
             check_replaceable(out, contents=known, force=force)
         except InputError as error:
             raise InputError(f"{error}; the finished run is in {partial}") from None
-        flush(partial)
         if out.exists():
             shutil.rmtree(out)
         partial.rename(out)
         flush(out.parent, files=False)
         # Last: a crash before the rename is on disk must still find the checkpoint.
         remove_files(out, except_for=contents)
+
+
+def is_disk_failure(error: BaseException) -> bool:
+    """Return whether a write failed for the disk, and not for the user's choice of a place."""
+    return isinstance(error, StorageError) or (
+        isinstance(error, OSError) and error.errno in DISK_FAILURES
+    )
 
 
 @contextmanager

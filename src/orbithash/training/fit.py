@@ -46,7 +46,9 @@ from orbithash.training.session import (
     check_same_data,
     check_tensorboard,
     finished_run,
+    shortened,
     training_session,
+    warn_of_seen_before,
 )
 from orbithash.training.settings import TrainingSettings, read_settings, resolve_settings
 from orbithash.training.tuning import (
@@ -55,8 +57,6 @@ from orbithash.training.tuning import (
     plan_tuning,
     train_by_tuning,
 )
-
-N_NAMED = 5  # classes in a message
 
 logger = logging.getLogger(__name__)
 
@@ -324,22 +324,6 @@ def held_out_names(
 ) -> tuple[str, ...]:
     """Return the names of the classes of a source that are held out."""
     return () if wanted is None else choose_held_out(open_source(source), wanted, seed=seed)
-
-
-def warn_of_seen_before(held_out: Sequence[str], init: Encoder | None) -> None:
-    before = init.training.record.held_out_classes if init and init.training else ()
-    if init is not None and (seen := [name for name in held_out if name not in before]):
-        logger.warning(
-            "the run to start from did not hold out %s: scores of unseen classes will be too high; "
-            "start from a run with the same --hold-out-classes",
-            shortened(seen),
-        )
-
-
-def shortened(names: Sequence[str]) -> str:
-    """Return the first names, and the number of the others."""
-    more = f" and {len(names) - N_NAMED} more" if len(names) > N_NAMED else ""
-    return ", ".join(names[:N_NAMED]) + more
 
 
 def method_and_settings(

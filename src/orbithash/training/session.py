@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,6 +34,10 @@ from orbithash.training.machine.distributed import Processes, joined_processes
 from orbithash.training.machine.environment import Signals, interruption
 from orbithash.training.settings import LATER_SETTINGS
 from orbithash.training.time_left import TimeLeft, training_bar
+
+N_NAMED = 5  # classes in a message
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -228,6 +232,22 @@ def check_same_data(
 def as_json(value: Any) -> Any:
     """Return a value as it is when it was written as JSON."""
     return json.loads(json.dumps(value))
+
+
+def warn_of_seen_before(held_out: Sequence[str], init: Encoder | None) -> None:
+    before = init.training.record.held_out_classes if init and init.training else ()
+    if init is not None and (seen := [name for name in held_out if name not in before]):
+        logger.warning(
+            "the run to start from did not hold out %s: scores of unseen classes will be too high; "
+            "start from a run with the same --hold-out-classes",
+            shortened(seen),
+        )
+
+
+def shortened(names: Sequence[str]) -> str:
+    """Return the first names, and the number of the others."""
+    more = f" and {len(names) - N_NAMED} more" if len(names) > N_NAMED else ""
+    return ", ".join(names[:N_NAMED]) + more
 
 
 def check_tensorboard(tensorboard: str | Path | None, out: Path | None) -> None:
