@@ -3,7 +3,6 @@
 `orbithash.train`, `orbithash train`, the tables, `tune` and the demo all call `train`.
 """
 
-import logging
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -57,8 +56,6 @@ from orbithash.training.tuning import (
     plan_tuning,
     train_by_tuning,
 )
-
-logger = logging.getLogger(__name__)
 
 
 def train(
