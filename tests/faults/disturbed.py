@@ -26,9 +26,9 @@ class Fault:
     full_at: int = 0  # from this operation on, the disk is full
     trace: Path | None = None
     count: Path | None = None
-    address_space: int = 0  # bytes
-    file_size: int = 0  # bytes
+    address_space: int = 0  # bytes that it may have more than at its start
     user: str = ""
+    clock: str = ""  # or "backwards"
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def values(self) -> dict[str, Any]:
@@ -39,8 +39,8 @@ class Fault:
             "kill_at": self.kill_at,
             "full_at": self.full_at,
             "address_space": self.address_space,
-            "file_size": self.file_size,
             "user": self.user,
+            "clock": self.clock,
             "environment": dict(self.environment),
         }
 

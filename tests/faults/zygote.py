@@ -6,6 +6,7 @@ writes a line when a job has begun and one when it has ended.
 
 import ctypes
 import importlib
+import itertools
 import json
 import os
 import pwd
@@ -13,7 +14,9 @@ import resource
 import signal
 import sys
 import threading
+import time
 import traceback
+from pathlib import Path
 from typing import Any
 
 PRELOADED = (
@@ -74,16 +77,18 @@ def run(job: dict[str, Any]) -> None:
 
 def prepare(job: dict[str, Any]) -> None:
     if job["address_space"]:
-        resource.setrlimit(resource.RLIMIT_AS, (job["address_space"],) * 2)
-    if job["file_size"]:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (job["file_size"],) * 2)
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        limit = pages * resource.getpagesize() + job["address_space"]
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     if job["user"]:
         entry = pwd.getpwnam(job["user"])
         os.setgroups([])
         os.setresgid(entry.pw_gid, entry.pw_gid, entry.pw_gid)
         os.setresuid(entry.pw_uid, entry.pw_uid, entry.pw_uid)
     os.environ.update(job["environment"])
+    if job["clock"] == "backwards":
+        now, readings = time.time(), itertools.count()
+        time.time = lambda: now - 60 * next(readings)
     if job["below"]:
         texts = [job[name].encode() for name in ("below", "trace", "count")]
         numbers = [ctypes.c_long(job[name]) for name in ("kill_at", "full_at")]
