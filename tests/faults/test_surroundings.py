@@ -83,7 +83,7 @@ def test_a_folder_without_permission_is_named_and_never_pruned(place, zygote, ta
     assert changed.wait() in (1, 2)
     assert "read-only" in changed.text()
     output.write_text("")
-    search = zygote.command("search", index, "--id", "3", output=output, fault=nobody)
+    search = zygote.command("search", index, "--like", "3", output=output, fault=nobody)
     assert search.wait() == 0, search.text()
     tally.add("read-only index, changed and searched")
 
