@@ -2,6 +2,7 @@
 
 import io
 import re
+import stat
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,9 @@ def decode_rgb(
 
 def open_image(file: Path | io.BytesIO, *, formats: tuple[str, ...] | None = None) -> Image.Image:
     """Open an image as `Image.open` does; also JPEGs of any size, and HEIC if it is installed."""
+    if isinstance(file, Path) and not stat.S_ISREG(mode := file.stat().st_mode):
+        kind = "a folder" if stat.S_ISDIR(mode) else "a pipe, socket or device"  # which may wait
+        raise InputError(f"{kind}; give an image file")
     with file.open("rb") if isinstance(file, Path) else nullcontext(file) as opened:
         start = opened.read(12)
         opened.seek(0)
@@ -237,7 +241,6 @@ FILE_ADVICE: dict[type[OSError], str] = {
     FileNotFoundError: "check the path",
     NotADirectoryError: "check the path",
     PermissionError: "check its permissions",
-    IsADirectoryError: "give an image file",
 }
 
 

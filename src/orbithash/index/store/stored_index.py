@@ -25,6 +25,7 @@ from orbithash.errors import (
     ReplacedIndexError,
     UnknownIdError,
 )
+from orbithash.files import check_regular
 from orbithash.index.base import (
     NO_METADATA,
     Ball,
@@ -92,6 +93,7 @@ class StoredIndex(ClosesOnExit):
 
     def _open(self) -> None:
         folder, unchecked = self.folder, self._unchecked
+        check_regular(folder)
         with closing(connect(folder)) as connection:
             facts = read_facts(connection, folder)
         if self._n_openings and not same_codes(facts, self._facts):
