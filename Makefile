@@ -49,6 +49,7 @@ bench: .venv/all ## our claims of speed, each a ratio against a peer in the same
 	.venv/bin/python benchmarks/search.py 100000 1000000
 	.venv/bin/python benchmarks/duplicates.py
 	.venv/bin/python benchmarks/serving.py
+	.venv/bin/python benchmarks/unfriendly.py
 
 dist: ## build the wheel and the source distribution into build/dist, the same bytes every time
 	rm -rf build/dist
