@@ -19,6 +19,7 @@ BURST_BYTES = 32 << 20
 # The event loop stands still while JSON is parsed. An image is one long string, which takes hardly
 # any time; a megabyte of small values takes half a second.
 MAX_JSON_VALUES = 100_000  # a batch of the longest embeddings has two thirds of that
+VALUE_COST = 256  # bytes of the rate; a value takes as long to parse as so many take to read
 MAX_TEXT_BYTES = 4 << 20  # of a body without images
 
 
@@ -53,10 +54,11 @@ class RequestBodyReader:
                 is_complete = not message.get("more_body", False)
                 if len(body) > max_bytes:
                     raise HTTPException(413, too_large(max_bytes))
-                if seconds := self._rate.spend(client, len(part)):
+                n_new_values = count_values(part) if is_text else 0
+                n_values += n_new_values
+                if seconds := self._rate.spend(client, len(part) + VALUE_COST * n_new_values):
                     await asyncio.sleep(seconds)
                 if is_text:
-                    n_values += count_values(part)
                     try:
                         check_text(body, n_values)
                     except HTTPException:
