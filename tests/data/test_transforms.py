@@ -204,7 +204,7 @@ def test_an_unreadable_file_is_refused_with_the_reason_and_advice_that_fits(tmp_
         text / "none.jpg": "Not a directory; check the path",
         tmp_path / ("a" * 300): "name too long; check the path and the disk",
         locked: "Permission denied; check its permissions",
-        tmp_path: "Is a directory; give an image file",
+        tmp_path: "a folder; give an image file",
     }
     for path, message in cases.items():
         with pytest.raises(UnreadableImageError, match=message) as caught:

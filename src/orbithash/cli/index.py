@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from orbithash.cli.options import Device, Ray
+from orbithash.cli.options import Device, Ray, visible
 from orbithash.errors import DamagedIndexError, InputError
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def print_report(console: Console, report: "IndexReport") -> None:
 
 def print_some(lines: list[str]) -> None:
     for line in lines[:SHOWN]:
-        print(f"  {line}")
+        print(f"  {visible(line)}")
     if len(lines) > SHOWN:
         print(f"  … and {len(lines) - SHOWN} more")
 
