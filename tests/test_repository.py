@@ -20,6 +20,7 @@ CROSS_CUTTING = {
     *("resuming", "memory_use", "hold_out_classes", "teacher"),  # training
     *("without_labels", "unlabelled_images"),  # training
     *("hostile_uploads", "milvus", "schema"),  # serve
+    "indexing_on_ray",  # retrieval
 }
 
 

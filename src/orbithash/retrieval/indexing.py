@@ -3,20 +3,23 @@
 import hashlib
 import zlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Int64
 
 from orbithash.data import ImageFiles, ImageSource
 from orbithash.data.sources import absolute_source
-from orbithash.encoders import Data, Encoder, Progress, no_progress
+from orbithash.encoders import Data, Encoded, Encoder, Progress, no_progress
+from orbithash.encoders.items import item_paths, item_stamp
 from orbithash.errors import InputError, PathInUseError
 from orbithash.files import absolute_name
 from orbithash.index import Index, Metadata, add_under_new_ids
+from orbithash.index.milvus.milvus_index import MilvusIndex
 
 BATCH = 1024  # items that are encoded and then stored together
 
@@ -41,11 +44,13 @@ def index_source(
     source: str,
     prune: bool = False,
     progress: Progress = no_progress,
+    ray: str | None = None,
 ) -> IndexReport:
     """Encode and store the items of a source that are new or changed.
 
     `source` names their origin; items from other sources are not touched. Each batch is stored as
-    soon as it is encoded, so that a call after an interruption continues from there.
+    soon as it is encoded, so that a call after an interruption continues from there. `ray` is the
+    address of a Ray cluster that encodes; its workers store in Milvus themselves.
 
     `prune` removes what is gone. If that cannot be told of some stored items, it raises an error
     before anything is changed.
@@ -54,19 +59,54 @@ def index_source(
     known = index.known(source)
     present = {item.path for item in items if item.stamp != "missing"}
     gone = {path: identifier for path, (identifier, _) in known.items() if path not in present}
-    unreadable = perhaps_there(gone, data)
-    if prune and unreadable:
-        path, reason = next(iter(unreadable.items()))
+    doubtful = perhaps_there(gone, data)
+    if prune and doubtful:
+        path, reason = next(iter(doubtful.items()))
         raise InputError(
-            f"cannot tell whether {len(unreadable)} items are gone, for example {path}: {reason}; "
+            f"cannot tell whether {len(doubtful)} items are gone, for example {path}: {reason}; "
             "nothing was removed: make it readable, or leave --prune out"
         )
-    gone = {path: identifier for path, identifier in gone.items() if path not in unreadable}
+    gone = {path: identifier for path, identifier in gone.items() if path not in doubtful}
     rows = [row for row, item in enumerate(items) if is_new_or_changed(item, known)]
-    count, stored, new, changed = len(index), known, 0, 0
     index.remove([])  # raises now, and not after minutes of encoding, if the index is read-only
-    batches = [np.array(rows[i : i + BATCH], dtype=np.int64) for i in range(0, len(rows), BATCH)]
-    for encoded in encoder.embed_batches(data, batches, progress):
+    if ray is not None and isinstance(index, MilvusIndex):
+        from orbithash.retrieval.milvus_workers import store_by_workers
+
+        new, changed, unreadable = store_by_workers(
+            *(index, encoder, data, items, rows, known, progress), address=ray
+        )
+    else:
+        embedded = embed_rows(encoder, data, np.array(rows, dtype=np.int64), progress, ray)
+        new, changed, unreadable = store_batches(index, embedded, items, known, source)
+    if prune and gone:
+        index.remove(np.array(list(gone.values()), dtype=np.int64))
+    unchanged = sum(known.get(item.path, (0, ""))[1] == item.stamp for item in items)
+    return IndexReport(new, changed, unchanged, gone, prune, doubtful | unreadable)
+
+
+def embed_rows(
+    encoder: Encoder, data: Data, rows: Int64[np.ndarray, " n"], progress: Progress, ray: str | None
+) -> Iterator[Encoded]:
+    """Embed the rows in batches, here or on a cluster."""
+    if ray is not None:
+        from orbithash.encoders.on_ray import embed_on_ray, ray_batches
+
+        return embed_on_ray(encoder, data, ray_batches(rows), progress, address=ray)
+    batches = [rows[start : start + BATCH] for start in range(0, len(rows), BATCH)]
+    return encoder.embed_batches(data, batches, progress)
+
+
+def store_batches(
+    index: Index,
+    batches: Iterator[Encoded],
+    items: Sequence[Metadata],
+    known: dict[str, tuple[int, str]],
+    source: str,
+) -> tuple[int, int, dict[str, str]]:
+    """Return how many items were added and replaced, and the reason for each unreadable one."""
+    count, stored, new, changed = len(index), known, 0, 0
+    unreadable: dict[str, str] = {}
+    for encoded in batches:
         if len(index) != count + new:  # another process adds, perhaps from the same source
             count, stored = len(index) - new, index.known(source)
         codes = encoded.codes
@@ -84,10 +124,7 @@ def index_source(
         index.update(ids, codes[is_known], replaced)
         changed += len(replaced)
         unreadable |= encoded.unreadable
-    if prune and gone:
-        index.remove(np.array(list(gone.values()), dtype=np.int64))
-    unchanged = sum(known.get(item.path, (0, ""))[1] == item.stamp for item in items)
-    return IndexReport(new, changed, unchanged, gone, prune, unreadable)
+    return new, changed, unreadable
 
 
 def perhaps_there(gone: Iterable[str], data: Data) -> dict[str, str]:
@@ -145,25 +182,13 @@ def is_new_or_changed(item: Metadata, known: dict[str, tuple[int, str]]) -> bool
 def source_items(data: Data, source: str) -> list[Metadata]:
     """Return the metadata of each item, with a stamp that differs when the item has changed."""
     paths = item_paths(data)
-    if isinstance(data, ImageSource):
-        stamps = [data.stamp(row) for row in range(len(data))]
-    else:
-        stamps = [
-            hashlib.blake2b(row.tobytes(), digest_size=8).hexdigest() for row in data.features
-        ]
+    stamps = [item_stamp(data, row) for row in range(len(data))]
     if twice := [path for path, times in Counter(paths).items() if times > 1]:
         raise InputError(f"{source} lists {twice[0]} twice; name each item once")
     return [
         Metadata(path, names, source, with_labels(stamp, names))
         for path, names, stamp in zip(paths, label_names(data), stamps, strict=True)
     ]
-
-
-def item_paths(data: Data) -> list[str]:
-    """Return the file of each item, or its name in the source."""
-    if isinstance(data, ImageFiles):
-        return [absolute_name(data.root / path) for path in data.paths]
-    return list(data.paths or (f"row {row}" for row in range(len(data))))
 
 
 def with_labels(stamp: str, labels: tuple[str, ...]) -> str:

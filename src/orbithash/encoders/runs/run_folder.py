@@ -17,7 +17,6 @@ import hashlib
 import json
 import logging
 import os
-import zipfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -28,14 +27,15 @@ import numpy as np
 from jaxtyping import Int64
 
 from orbithash.data import ImageFiles, Split, image_table, training_rows, write_image_table
+from orbithash.data.array_files import read_arrays
 from orbithash.data.classes import Labelled, seen_split
 from orbithash.data.images import Labels
 from orbithash.encoders.encoder import Encoder
 from orbithash.encoders.runs.model_file import encoder_from_bytes, read_encoder, write_encoder
 from orbithash.encoders.runs.record import Epoch, RunRecord, Training
 from orbithash.errors import InputError
-from orbithash.files import output_folder, partial_folder, write_text
-from orbithash.index.store.encoder_file import encoder_of_folder, is_index
+from orbithash.files import check_regular, output_folder, partial_folder, write_text
+from orbithash.index.store.reading import encoder_of_folder, is_index
 
 MODEL, RECORD, LOG, SCORES = "model.safetensors", "run.json", "log.jsonl", "scores.json"
 DIGEST = "model_sha256"  # in the record, of the encoder's file
@@ -128,7 +128,7 @@ def check_is_run(folder: Path) -> None:
     unfinished = folder.suffix == ".partial" and not (folder / MODEL).exists()
     run = folder.with_suffix("") if unfinished else folder
     if run.is_dir():
-        return
+        return check_regular(run)
     if partial_folder(run).is_dir():
         raise InputError(
             f"{run} is unfinished: {partial_folder(run)} exists; continue with the same train "
@@ -267,12 +267,12 @@ def features_that_trained(record: RunRecord | None) -> set[str]:
     if file.suffix.lower() != ".npz" or not file.is_file():
         return set()
     try:
-        with np.load(file, allow_pickle=False) as arrays:  # without reading the features
-            split = Split(train=arrays["train"].astype(np.int64))
-            classes = tuple(arrays["classes"].tolist()) if "classes" in arrays else None
-            data = LabelsOnly(arrays["labels"], classes)
-            return set(arrays["paths"][fitted_rows(data, split, record)].tolist())
-    except (OSError, ValueError, LookupError, zipfile.BadZipFile):
+        arrays = read_arrays(file, ("train", "labels", "classes", "paths"))
+        split = Split(train=arrays["train"].astype(np.int64))
+        classes = tuple(arrays["classes"].tolist()) if "classes" in arrays else None
+        data = LabelsOnly(arrays["labels"], classes)
+        return set(arrays["paths"][fitted_rows(data, split, record)].tolist())
+    except (OSError, ValueError, LookupError):
         return set()
 
 
