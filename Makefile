@@ -28,6 +28,9 @@ fuzz: .venv/installed ## search for failing inputs at random, 15 minutes at most
 test-all: .venv/installed ## every test, slow ones too, against real servers
 	.venv/bin/pytest -m ""
 
+test-oldest: build/oldest/done ## the quick tests of the library with the oldest versions that pyproject.toml allows
+	build/oldest/bin/python -m pytest -o filterwarnings=default $(OLDEST_TESTS)
+
 check: .venv/installed ## format, lint, types, import layers, docs
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
@@ -48,6 +51,12 @@ bench: .venv/installed ## our claims of speed, each a ratio against a peer in th
 	.venv/bin/python benchmarks/search.py 100000 1000000
 	.venv/bin/python benchmarks/duplicates.py
 	.venv/bin/python benchmarks/serving.py
+
+dist: ## build the wheel and the source distribution into build/dist, the same bytes every time
+	rm -rf build/dist
+	$(PYTHON) -m venv build/packaging
+	build/packaging/bin/pip --disable-pip-version-check -q install build
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) build/packaging/bin/python -m build --outdir build/dist
 
 docs: .venv/installed ## build the documentation into build/site
 	.venv/bin/mkdocs build --strict --site-dir build/site
@@ -76,4 +85,13 @@ clean: ## remove the environment and everything that was built
 	$(PIP) check
 	@touch $@
 
-.PHONY: help demo test test-page fuzz test-all check format bench docs results setup lock clean
+# The lower bounds of pyproject.toml; torch's cannot be tested beside the others, and is the lock's.
+OLDEST_TESTS := tests/test_package.py tests/test_codes.py tests/cli tests/data tests/encoders tests/evaluation \
+	tests/hashers tests/index tests/losses tests/metrics tests/networks tests/retrieval tests/training
+
+build/oldest/done: pyproject.toml requirements-oldest.lock
+	rm -rf build/oldest && $(PYTHON) -m venv build/oldest
+	build/oldest/bin/pip --disable-pip-version-check -q install -c requirements-oldest.lock -e '.[test]'
+	@touch $@
+
+.PHONY: help demo test test-page test-oldest fuzz test-all check format bench dist docs results setup lock clean

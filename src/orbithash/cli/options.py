@@ -11,6 +11,14 @@ from rich.markup import escape
 from orbithash.errors import InputError
 
 Device = Annotated[str, typer.Option(help="Where a network runs on images: cpu or cuda.")]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Encode on a Ray cluster: its HOST:PORT, auto for the one that runs here, or local "
+        "for one of this machine alone.",
+    ),
+]
 PrefixBits = Annotated[
     int | None,
     typer.Option(

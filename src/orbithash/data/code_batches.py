@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,8 @@ from orbithash.data.images import check_class_names
 from orbithash.errors import InputError
 
 BATCH = 1 << 20  # codes that are read at once
-SMALL = ("n_bits", "ids", "labels", "paths", "classes")  # arrays that are read as a whole
+# Arrays that are read as a whole.
+SMALL = ("n_bits", "ids", "labels", "paths", "classes", "source", "root", "stamps", "shard")
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +40,10 @@ class CodesFile:
     labels: Int64[np.ndarray, " n"] | Bool[np.ndarray, "n classes"] | None = None
     paths: tuple[str, ...] | None = None
     classes: tuple[str, ...] | None = None
+    source: str = ""  # that the items were encoded from
+    root: str = ""  # of relative paths
+    stamps: tuple[str, ...] | None = None  # states of the items when they were encoded
+    shard: tuple[int, int] | None = None  # number and count, if it holds a part of the source
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -49,7 +54,8 @@ class CodesFile:
             return ()
         of_row = self.labels[row]
         numbers = [int(of_row)] if self.labels.ndim == 1 else np.flatnonzero(of_row).tolist()
-        return tuple(str(i) if self.classes is None else self.classes[i] for i in numbers)
+        names = (str(i) if self.classes is None else self.classes[i] for i in numbers)
+        return tuple(name for name in names if name)  # "": images outside any class folder
 
     def batches(self, size: int = BATCH) -> Iterator[UInt8[np.ndarray, "batch bytes"]]:
         """Yield all codes in order."""
@@ -88,12 +94,13 @@ def open_codes(file: Path, n_bits: int | None = None) -> CodesFile:
             raise InputError(
                 f"its codes have shape {shape}; save uint8 of shape (items, {code_bytes(n_bits)})"
             )
-        return CodesFile(
+        codes = CodesFile(
             *(file, n_bits, shape, dtype),
             ids=stored_ids(arrays.get("ids"), shape[0]),
             **labels_and_classes(arrays, shape[0]),
             paths=checked_paths(arrays.get("paths"), n_rows=shape[0]),
         )
+        return replace(codes, **origin(arrays, shape[0]))
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
 
@@ -114,6 +121,23 @@ def stored_ids(ids: np.ndarray | None, n: int) -> Int64[np.ndarray, " n"] | None
     if ids.shape != (n,) or ids.dtype.kind not in "iu" or not np.can_cast(ids.dtype, np.int64):
         raise InputError(f"got ids of shape {ids.shape} and type {ids.dtype} for {n} codes")
     return ids.astype(np.int64)
+
+
+def origin(arrays: dict[str, np.ndarray], n: int) -> dict[str, Any]:
+    """Return what `orbithash encode` says about the source, checked."""
+    found: dict[str, Any] = {}
+    if "shard" in arrays:
+        shard = arrays["shard"]
+        if shard.shape != (2,) or shard.dtype.kind not in "iu" or not 1 <= shard[0] <= shard[1]:
+            raise InputError(f"got the shard {shard!r}; give its number and how many there are")
+        found["shard"] = (int(shard[0]), int(shard[1]))
+    if not {"source", "root", "stamps"} <= arrays.keys():
+        return found
+    stamps = arrays["stamps"]
+    if stamps.shape != (n,) or any(arrays[name].shape for name in ("source", "root")):
+        raise InputError(f"got stamps of shape {stamps.shape} for {n} codes; encode them again")
+    texts = {name: str(arrays[name]) for name in ("source", "root")}
+    return {**found, **texts, "stamps": tuple(stamps.astype(np.str_).tolist())}
 
 
 def labels_and_classes(arrays: dict[str, np.ndarray], n: int) -> dict[str, Any]:
