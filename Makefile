@@ -78,7 +78,14 @@ clean: ## remove the environment and everything that was built
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
+# Torch first: where an index has a CPU build beside the registry's CUDA build, pip would prefer the latter once it
+# compares hashes.
 .venv/installed: .venv/bin/python pyproject.toml requirements.lock requirements-cuda.lock
+	rm -rf build/torch
+	$(PIP) download --no-deps --only-binary :all: -d build/torch $$(grep -o '^torch==[^ ]*' requirements.lock)
+	.venv/bin/pip hash build/torch/*.whl | grep -o 'sha256:.*' | grep -qF -f - requirements.lock
+	$(PIP) install --no-deps build/torch/*.whl
+	rm -rf build/torch
 	$(LOCKED) -r requirements.lock
 	if $(PIP) show torch | grep -q nvidia; then $(LOCKED) -r requirements-cuda.lock; fi
 	$(PIP) install --no-deps --no-build-isolation -e .

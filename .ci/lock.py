@@ -39,7 +39,7 @@ def resolve(options: list[str]) -> str:
         "uv pip compile - pyproject.toml --all-extras --universal --python-version 3.11 --quiet "
         f"--generate-hashes --no-annotate --no-header --no-emit-index-url -o {LOCK}"
     )
-    build = "\n".join(project["build-system"]["requires"])
+    build = "\n".join([*project["build-system"]["requires"], "editables"])  # for install -e
     subprocess.run([*command.split(), *options], input=build, text=True, check=True)
     return LOCK.read_text()
 

@@ -30,14 +30,15 @@ def main() -> None:
                 *(f"-max_total_time={seconds}", f"-artifact_prefix={FOUND}/{name}-"),
                 *SECONDS_AND_MEGABYTES,
             ],
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
         )
         n_faults += found.returncode != 0
-        tried = re.findall(r"^#(\d+)", found.stderr, re.MULTILINE)
+        tried = re.findall(r"^#(\d+)", found.stdout, re.MULTILINE)
         print(f"{name:12} {int(tried[-1]) if tried else 0:>8,} contents", end="  ", flush=True)
-        print("no fault" if found.returncode == 0 else fault(found.stderr), flush=True)
+        print("no fault" if found.returncode == 0 else fault(found.stdout), flush=True)
     sys.exit(bool(n_faults))
 
 
