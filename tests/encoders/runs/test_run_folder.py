@@ -1,5 +1,6 @@
 import json
 import logging
+import os
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -241,3 +242,10 @@ def test_images_whose_features_trained_a_head_are_found_by_their_paths(tmp_path,
         caplog.clear()
         keep_trained_before(head, images, images.split.train[:5], None)
         assert caplog.text == ""
+
+
+def test_a_run_that_holds_a_pipe_is_refused_without_opening_it(tmp_path):
+    run = feature_run(tmp_path / "run")
+    os.mkfifo(run / "run.json")
+    with pytest.raises(InputError, match=r"run.json is a pipe, socket or device; remove it"):
+        load_run(run)
