@@ -22,7 +22,7 @@ test-page: .venv/installed ## the search page in Chromium, about two minutes
 	.venv/bin/pytest -m browser -n 2
 
 fuzz: .venv/installed ## search for failing inputs at random, 15 minutes at most: readers of files, properties, the HTTP API
-	.venv/bin/python fuzz/run.py 30
+	.venv/bin/python fuzz/run.py 20
 	HYPOTHESIS_PROFILE=fuzz timeout 8m .venv/bin/pytest -m hypothesis -n 2 -x || test $$? = 124
 
 test-all: .venv/installed ## every test, slow ones too, against real servers
