@@ -21,6 +21,7 @@ CROSS_CUTTING = {
     *("without_labels", "unlabelled_images"),  # training
     "hostile_names",  # cli
     *("hostile_uploads", "milvus", "schema"),  # serve
+    "indexing_on_ray",  # retrieval
 }
 
 
