@@ -98,7 +98,7 @@ def read_header(file: Path) -> dict[str, Any]:
     try:
         with safe_open(file, framework="pt") as opened:
             return header_of(opened)
-    except (SafetensorError, OSError, ValueError, LookupError, TypeError) as error:
+    except (SafetensorError, OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise unreadable_checkpoint(file, error) from None
 
 
@@ -123,7 +123,7 @@ def read(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         with safe_open(file, framework="pt") as opened:
             header = header_of(opened)
             return {name: opened.get_tensor(name) for name in opened.keys()}, header  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError, LookupError, TypeError) as error:
+    except (SafetensorError, OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise unreadable_checkpoint(file, error) from None
 
 
