@@ -195,6 +195,8 @@ def test_an_unreadable_file_is_refused_with_the_reason_and_advice_that_fits(tmp_
     torn.write_bytes(b"\xff\xd8\xff" + bytes(40))
     floats = save(Image.new("F", SIZE, 0.5), tmp_path / "float.tiff")
     deny_reading(save(noise(SIZE), locked), monkeypatch)
+    pipe = tmp_path / "pipe.jpg"
+    os.mkfifo(pipe)  # opening it would wait forever
     cases = {
         text: "not an image of a known format; give a JPEG or PNG",
         empty: "the file is empty; replace it with an intact copy",
@@ -206,6 +208,7 @@ def test_an_unreadable_file_is_refused_with_the_reason_and_advice_that_fits(tmp_
         tmp_path / ("a" * 300): "name too long; check the path and the disk",
         locked: "Permission denied; check its permissions",
         tmp_path: "a folder; give an image file",
+        pipe: "a pipe, socket or device; give an image file",
     }
     for path, message in cases.items():
         with pytest.raises(UnreadableImageError, match=message) as caught:

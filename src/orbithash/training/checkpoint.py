@@ -98,7 +98,7 @@ def read_header(file: Path) -> dict[str, Any]:
     try:
         with safe_open(file, framework="pt") as opened:
             return header_of(opened)
-    except (SafetensorError, OSError, ValueError, LookupError, TypeError) as error:
+    except (SafetensorError, OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise unreadable_checkpoint(file, error) from None
 
 
@@ -127,7 +127,7 @@ def read(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         # Earlier versions wrote no checksum.
         if metadata.get(CHECKSUM) not in (None, checksum(tensors, metadata[HEADER])):
             raise ValueError("its checksum does not match, so some of it is not as written")
-    except (SafetensorError, OSError, ValueError, LookupError, TypeError) as error:
+    except (SafetensorError, OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise unreadable_checkpoint(file, error) from None
     return tensors, header
 

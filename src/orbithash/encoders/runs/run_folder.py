@@ -97,7 +97,7 @@ def read_training(folder: Path) -> Training:
         history = read_log(folder / LOG) if (folder / LOG).exists() else []
         scores = json.loads((folder / SCORES).read_text(encoding="utf-8"))
         return Training(record, tuple(history), float(scores["seconds"]))
-    except (OSError, ValueError, LookupError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return Training(record)
 
 
@@ -107,8 +107,10 @@ def read_record(folder: Path) -> RunRecord:
     values.pop(DIGEST, None)
     try:
         held_out = tuple(values.pop("held_out_classes", ()))  # JSON has no tuples
-        return RunRecord(**values, held_out_classes=held_out)
-    except (TypeError, AttributeError) as error:
+        record = RunRecord(**values, held_out_classes=held_out)
+        check_kinds(record)
+        return record
+    except (ValueError, TypeError, AttributeError) as error:
         raise not_a_run(folder, error) from None
 
 
@@ -116,12 +118,26 @@ def read_values(folder: Path) -> dict[str, Any]:
     """Return the content of a run's run.json."""
     try:
         return dict(json.loads((folder / RECORD).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise not_a_run(folder, error) from None
 
 
 def not_a_run(folder: Path, error: Exception) -> InputError:
     return InputError(f"{folder} is not a run ({error}); give a folder that train wrote")
+
+
+def check_kinds(record: RunRecord) -> None:
+    """Raise unless what other code computes with is of the right kind."""
+    kinds = {"method": str, "n_bits": int, "seed": int, "source": str}
+    kinds |= dict.fromkeys(("settings", "options", "nested", "versions"), dict)
+    for name, kind in kinds.items():
+        if not isinstance(value := getattr(record, name), kind):
+            raise TypeError(f"its {name} is {value!r}")
+    if not all(map(str.isdecimal, record.nested)):
+        raise ValueError(f"its nested is {record.nested!r}")
+    if not all(isinstance(name, str) for name in record.held_out_classes):
+        raise TypeError(f"its held_out_classes is {record.held_out_classes!r}")
+    float(record.settings.get("validation", 0))
 
 
 def check_is_run(folder: Path) -> None:
