@@ -17,8 +17,9 @@ ARG TORCH_INDEX=""
 COPY requirements.lock /tmp/requirements.lock
 RUN --mount=from=wheel,source=/wheels,target=/wheels \
     wheel=$(echo /wheels/*.whl) \
+    && sed -E 's/ \\$//; /--hash/d' /tmp/requirements.lock > /tmp/versions.txt \
     && pip install --no-cache-dir ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} \
-        -c /tmp/requirements.lock "${wheel}[serve,milvus]" \
+        -c /tmp/versions.txt "${wheel}[serve,milvus]" \
     && useradd --create-home --uid 10001 orbithash
 USER 10001
 ENV NUMBA_CACHE_DIR=/tmp/numba \

@@ -15,7 +15,7 @@ from extra_programs import PROGRAMS, START
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-FOR_DEVELOPERS = {"test", "check", "docs", "bench", "servers"}
+FOR_DEVELOPERS = {"test", "check", "docs", "fuzz", "bench", "servers"}
 EXTRAS = sorted(set(PROJECT["optional-dependencies"]) - FOR_DEVELOPERS)
 
 pytestmark = pytest.mark.slow

@@ -70,6 +70,21 @@ def test_shards_of_features_become_the_index_that_one_command_makes(tmp_path, ca
     assert "Not given, and so not stored by this command:\n  shard 1/2" in capsys.readouterr().out
 
 
+def test_a_shard_without_any_readable_image_adds_nothing(tmp_path):
+    birds, photos = (
+        image_run(tmp_path / "birds"),
+        class_folder(tmp_path / "photos", {"0": 2, "1": 2}),
+    )
+    for name in ("0/0.jpg", "0/1.jpg"):
+        (photos / name).write_text("no image")
+    parts = [tmp_path / f"part{number}.npz" for number in (1, 2)]
+    for number, part in enumerate(parts, start=1):
+        assert encode(birds, photos, part, f"{number}/2") == 0
+    out = tmp_path / "x.orbit"
+    assert run(["index", "--codes", str(birds), *map(str, parts), "--out", str(out)]) == 0
+    assert items(out)[0] == [2, 3]
+
+
 @pytest.mark.parametrize(
     ("shard", "message"),
     [

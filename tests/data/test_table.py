@@ -148,6 +148,13 @@ def test_a_file_that_is_not_parquet_is_refused(tmp_path):
         image_table(tmp_path / "images.parquet")
 
 
+def test_a_parquet_table_whose_columns_have_no_names_in_utf_8_is_refused(tmp_path):
+    file = parquet_table(tmp_path, {"path": ["a.jpg"], "labels": ["x"], "another": ["y"]})
+    file.write_bytes(file.read_bytes().replace(b"another", b"\xffnother"))
+    with pytest.raises(InputError, match="save it as Parquet again"):
+        image_table(file)
+
+
 def test_without_pyarrow_the_error_names_the_extra(tmp_path, monkeypatch):
     file = parquet_table(tmp_path, {"path": ["a.jpg"], "labels": ["x"]})
     monkeypatch.setitem(sys.modules, "pyarrow", None)

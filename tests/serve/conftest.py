@@ -20,6 +20,6 @@ def client(index_path):
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch):
-    """Reject requests that exceed a limit after a moment instead of a second."""
+    """Reject requests that exceed a limit after a moment instead of two seconds."""
     middleware = pytest.importorskip("orbithash.serve.limits.middleware")
     monkeypatch.setattr(middleware, "MAX_WAIT", 0.05)

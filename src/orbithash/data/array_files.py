@@ -96,7 +96,8 @@ def open_array(file: Path, name: str, stack: ExitStack) -> tuple[Any, Header]:
         read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
         header = Header(*read_header[min(version, (2, 0))](opened))
     except (ValueError, LookupError, TypeError, RecursionError, MemoryError) as error:
-        raise InputError(f"its array {name!r} has no valid header ({error})") from None
+        reason = str(error)[:80] or type(error).__name__  # it may repeat the whole header
+        raise InputError(f"its array {name!r} has no valid header ({reason})") from None
     if header.dtype.hasobject or not header.dtype.itemsize:
         raise InputError(f"its array {name!r} has the type {header.dtype}; save numbers or strings")
     left = size - opened.tell()

@@ -141,7 +141,7 @@ def origin(arrays: dict[str, np.ndarray], n: int) -> dict[str, Any]:
 
 
 def labels_and_classes(arrays: dict[str, np.ndarray], n: int) -> dict[str, Any]:
-    if "labels" not in arrays:
+    if "labels" not in arrays or not n:  # of a shard in which no image could be read
         return {}
     labels = class_labels(arrays["labels"], n, "the")
     classes = checked_strings("classes", arrays.get("classes"))

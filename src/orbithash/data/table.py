@@ -169,7 +169,7 @@ def read_parquet_rows(file: Path, columns: tuple[str, ...]) -> Iterator[dict[str
     Lists are joined by `;`, and missing values are empty.
     """
     try:
-        from pyarrow import ArrowException, ArrowInvalid, parquet
+        from pyarrow import parquet
     except ImportError:
         raise MissingExtraError("parquet") from None
     try:
@@ -179,7 +179,7 @@ def read_parquet_rows(file: Path, columns: tuple[str, ...]) -> Iterator[dict[str
             for batch in opened.iter_batches(columns=present):
                 for row in batch.to_pylist():
                     yield {name: as_text(value) for name, value in row.items()}
-    except (ArrowException, ArrowInvalid, OSError) as error:
+    except Exception as error:  # pyarrow raises all kinds of errors on damaged files
         raise InputError(f"cannot read {file}: {error}; save it as Parquet again") from None
 
 

@@ -59,7 +59,7 @@ def write_codes(
         if data.classes:
             arrays["classes"] = np.array(data.classes)
     if data.paths is not None:
-        arrays["paths"] = np.array([data.paths[row] for row in encoded.rows])
+        arrays["paths"] = np.array([data.paths[row] for row in encoded.rows], np.str_)
     if data.split is not None and data.split.has_queries:
         for name, rows in (("query", data.split.query), ("database", data.split.database)):
             arrays[name] = encoded.positions(rows)

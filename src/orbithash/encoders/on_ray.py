@@ -11,13 +11,15 @@ import pickle
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 from jaxtyping import Int64
 
+from orbithash.data import ImageFiles
 from orbithash.encoders.encoder import (
     Data,
     Encoded,
@@ -27,6 +29,7 @@ from orbithash.encoders.encoder import (
     no_progress,
 )
 from orbithash.errors import HashingError, InputError, MissingExtraError, ServerError
+from orbithash.files import absolute_name
 
 BATCH = 256  # items of one task: whole batches of an encoder, so that codes are the same
 PATIENCE = 10.0  # seconds for a cluster to accept a connection
@@ -84,6 +87,8 @@ def map_on_ray(
         return
     from orbithash.encoders.runs.model_file import encoder_to_bytes
 
+    if isinstance(data, ImageFiles):  # workers run in other folders
+        data = replace(data, root=Path(absolute_name(data.root)))
     job = Job(encoder_to_bytes(encoder), device_of(encoder), data, list(batches), then)
     done, total = 0, sum(map(len, batches))
     with connected(address) as ray:

@@ -54,19 +54,20 @@ def decode_upload(content: bytes, *, at_least: int, max_pixels: int) -> Image.Im
 
 def jpeg_parts(content: bytes) -> list[tuple[int, int]]:
     """Return the bounds of each JPEG in a file: the file itself, or strips or tiles of a TIFF."""
-    if content.startswith(b"\xff\xd8"):
-        return [(0, len(content))]
+    whole = [(0, len(content))]
     try:
         with Image.open(io.BytesIO(content), formats=["TIFF"]) as image:
             tags = dict(image.tag_v2)  # type: ignore[attr-defined]
     except Exception:  # not a TIFF, or `decode_upload` reports it
+        return whole if content.startswith(b"\xff\xd8") else [(0, 0)]
+    if tags.get(COMPRESSION) not in (OLD_JPEG, JPEG_STRIPS):
         return [(0, 0)]
-    if tags.get(COMPRESSION) == JPEG_STRIPS:
-        for offsets, lengths in ((STRIPS, STRIP_LENGTHS), (TILES, TILE_LENGTHS)):
-            if offsets in tags and lengths in tags:
-                pairs = zip(as_tuple(tags[offsets]), as_tuple(tags[lengths]), strict=False)
-                return [(start, start + length) for start, length in pairs]
-    return [(0, len(content))] if tags.get(COMPRESSION) in (OLD_JPEG, JPEG_STRIPS) else [(0, 0)]
+    is_tiled = TILES in tags
+    offsets = tags.get(TILES if is_tiled else STRIPS)
+    lengths = tags.get(TILE_LENGTHS if is_tiled else STRIP_LENGTHS)
+    if not isinstance(offsets, tuple) or not isinstance(lengths, tuple) or not all(lengths):
+        return whole  # the decoder guesses the bounds then
+    return [(start, start + length) for start, length in zip(offsets, lengths, strict=False)]
 
 
 def declared_pixels(content: bytes) -> int:

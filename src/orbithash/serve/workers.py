@@ -12,6 +12,7 @@ Arguments = ParamSpec("Arguments")
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
+LONG_WAIT = 0.5  # seconds after which a client may well have gone
 TIMEOUT = 60.0  # seconds until the client gets an error; the thread still finishes its work
 
 
@@ -65,8 +66,10 @@ class WorkerPool:
         client = caller.network
         try:
             async with asyncio.timeout(self._timeout):
-                has_waited = await self._turns.take(client, has_begun=has_begun)
+                start = loop.time()
+                await self._turns.take(client, has_begun=has_begun)
                 try:
+                    has_waited = loop.time() - start > LONG_WAIT
                     if (has_waited or has_begun) and await caller.has_gone():
                         raise OverloadedError(self.name)
                     future = self._executor.submit(function)

@@ -19,6 +19,7 @@ BURST_BYTES = 32 << 20
 # The event loop stands still while JSON is parsed. An image is one long string, which takes hardly
 # any time; a megabyte of small values takes half a second.
 MAX_JSON_VALUES = 100_000  # a batch of the longest embeddings has two thirds of that
+VALUE_COST = 256  # bytes of the rate; a value takes as long to parse as so many take to read
 MAX_TEXT_BYTES = 4 << 20  # of a body without images
 
 
@@ -53,11 +54,19 @@ class RequestBodyReader:
                 is_complete = not message.get("more_body", False)
                 if len(body) > max_bytes:
                     raise HTTPException(413, too_large(max_bytes))
-                if is_text:
-                    n_values += count_values(part)
-                    check_text(body, n_values)
-                if seconds := self._rate.spend(client, len(part)):
+                n_new_values = count_values(part) if is_text else 0
+                n_values += n_new_values
+                if seconds := self._rate.spend(client, len(part) + VALUE_COST * n_new_values):
                     await asyncio.sleep(seconds)
+                if is_text:
+                    try:
+                        check_text(body, n_values)
+                    except HTTPException:
+                        # The server reads the rest in any case, after the response.
+                        length = min(declared_length(headers), max_bytes)
+                        seconds = self._rate.spend(client, max(0, length - len(body)))
+                        await asyncio.sleep(min(seconds, self._limits.upload_seconds))
+                        raise
                 if len(body) > SMALL_BYTES and len(body) > n_reserved:
                     n_new = len(body) - n_reserved
                     if not self._memory.try_acquire(client, n_new):
@@ -87,10 +96,15 @@ def check_text(body: bytearray, n_values: int) -> None:
 
 
 def check_declared_length(headers: Headers, max_bytes: int) -> None:
+    if declared_length(headers) > max_bytes:
+        # Otherwise the server would read it all, after the response.
+        raise HTTPException(413, too_large(max_bytes), {"Connection": "close"})
+
+
+def declared_length(headers: Headers) -> int:
     length = headers.get("content-length", "0")
     # 20 digits exceed every limit; int() is slow for very long ones.
-    if length.isdecimal() and int(length[:20]) > max_bytes:
-        raise HTTPException(413, too_large(max_bytes))
+    return int(length[:20]) if length.isdecimal() else 0
 
 
 async def receive_before(receive: Receive, deadline: float) -> Message:

@@ -30,18 +30,18 @@ LARGE_BODIES = (f"{API}/search", f"{API}/items")
 MAX_SMALL_BYTES = 4096
 # A request waits so long for its turn before it is rejected. The client of one that exceeds its
 # rate waits too: it could otherwise keep the server busy with rejecting.
-MAX_WAIT = 1.0
+MAX_WAIT = 2.0
 
 
 class AdmissionMiddleware:
     """ASGI middleware that admits or rejects requests, in the order of `_admit`.
 
-    1. rate limit of the client: 429, after a second
+    1. rate limit of the client: 429, after two seconds
     2. host, origin and key: 421, 403, 401
     3. declared length of the body: 413
     4. body, read into memory: too large 413, too slow 408, too many at once 503; not for monitoring
-    5. concurrency limit: clients take turns, and who waits for more than a second gets 503; not for
-       monitoring
+    5. concurrency limit: clients take turns, and who waits for more than two seconds gets 503; not
+       for monitoring
 
     The place of step 5 is taken once the body is complete, so slow clients occupy none. Every
     response gets the security headers and is counted in the metrics.
@@ -135,6 +135,6 @@ class AdmissionMiddleware:
 async def check_rate(rate: RateLimiter, client: str) -> None:
     seconds = rate.acquire(client)
     if seconds > 0:
-        await asyncio.sleep(min(seconds, MAX_WAIT))
+        await asyncio.sleep(MAX_WAIT)
         retry = {"Retry-After": str(math.ceil(seconds))}
         raise HTTPException(429, "too many requests; retry later", retry)

@@ -66,16 +66,15 @@ class Turns:
         """Return how much works or waits."""
         return self._n_taken + self._n_waiting
 
-    async def take(self, client: str, *, has_begun: bool = False) -> bool:
-        """Take a place and return whether that needed waiting.
+    async def take(self, client: str, *, has_begun: bool = False) -> None:
+        """Wait for a place; raise `NoTurnError` if too many wait already.
 
-        Raises `NoTurnError` if too many wait already. Work that `has_begun` comes before other work
-        of its client, and always may wait.
+        Work that `has_begun` comes before other work of its client, and always may wait.
         """
         self._see(client)
         if self._n_taken < self._n_places and self._has_share_left(client):
             self._give(client)
-            return False
+            return
         if self._n_waiting >= self._max_waiting and not has_begun:
             self._make_room_for(client)
         place = asyncio.get_running_loop().create_future()
@@ -93,7 +92,6 @@ class Turns:
             else:  # it was given, and the wait cancelled, at the same moment
                 self.release(client)
             raise
-        return True
 
     def release(self, client: str) -> None:
         """Give a place back, to a client that waits for one."""
