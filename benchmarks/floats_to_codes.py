@@ -49,7 +49,8 @@ def main() -> int:
         f"{Path(sys.argv[1]).stem}: {len(train)} train, {len(query)} queries, {len(database)} items"
     )
     print(
-        "\n| bytes | codes | learned from | MAP | MAP asymmetric |\n| ---: | --- | --- | ---: | ---: |"
+        "\n| bytes | codes | learned from | MAP | MAP asymmetric |"
+        "\n| ---: | --- | --- | ---: | ---: |"
     )
     floats = evaluate_floats(
         vectors[query], vectors[database], *kinds, centre=np.zeros(raw.shape[1])
