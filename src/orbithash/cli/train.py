@@ -115,8 +115,10 @@ def train_command(
     head: Annotated[
         str | None,
         typer.Option(
-            help="Between features and bits: layers (--hidden), or class-codes, a linear layer "
-            "beside codes of the classes, for one label per image. Default: layers.",
+            help="Between features and bits: layers (--hidden); two-paths, these and a linear code "
+            "that is fitted beside them, for the look of images and for new classes; or "
+            "class-codes, a linear layer beside codes of the classes, for one label per image. "
+            "Default: layers.",
             rich_help_panel=NETWORK,
         ),
     ] = None,

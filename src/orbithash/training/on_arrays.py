@@ -36,6 +36,7 @@ from orbithash.training.batches import (
 )
 from orbithash.training.checkpoint import Checkpoints
 from orbithash.training.hooks import Hooks
+from orbithash.training.linear_path import add_linear_path
 from orbithash.training.loop import step, train_network
 from orbithash.training.machine.distributed import SINGLE_PROCESS, Processes
 from orbithash.training.machine.environment import seeded, steady_threads
@@ -112,6 +113,9 @@ def train_on_arrays(
             checkpoints=checkpoints and checkpoints.for_run(identity),
             processes=processes,
         )
+    if settings.head == "two-paths" and isinstance(network, FeatureHead) and method.from_labels:
+        n = plan.n_labelled
+        add_linear_path(network, inputs[:n], plan.train_labels[:n])
     return FeatureEncoder(network.eval(), inputs.shape[1:]), history
 
 
@@ -188,9 +192,10 @@ def empty_head(
     n_features: int, n_bits: int, settings: TrainingSettings, plan: TrainingPlan
 ) -> FeatureHead | ClassCodeHead:
     """Return a head of the kind that the settings name, before it is fitted to the features."""
-    if settings.head == "layers":
-        return FeatureHead(n_features, n_bits, hidden=settings.hidden, dropout=settings.dropout)
-    return ClassCodeHead(n_features, n_bits, int(plan.labels.max()) + 1)
+    if settings.head == "class-codes":
+        return ClassCodeHead(n_features, n_bits, int(plan.labels.max()) + 1)
+    # A second path is added after training.
+    return FeatureHead(n_features, n_bits, hidden=settings.hidden, dropout=settings.dropout)
 
 
 def labelled_views(
@@ -244,7 +249,10 @@ def weights_and_scalars(network: torch.nn.Module) -> list[ParameterGroup]:
 
 
 def copy_head(init: Encoder, head: FeatureHead | ClassCodeHead) -> None:
-    """Copy the weights of a head that was trained on features; the sizes must be equal."""
+    """Copy the weights of a head that was trained on features; the sizes must be equal.
+
+    A linear path is left out: it is fitted again after training.
+    """
     if init.takes_images:
         raise InputError("the run to start from encodes images, not features; give another")
     source = init.network if isinstance(init, FeatureEncoder) else None
@@ -258,7 +266,8 @@ def copy_head(init: Encoder, head: FeatureHead | ClassCodeHead) -> None:
                 f"the run to start from has {name}={getattr(source, name)}, but here it is "
                 f"{getattr(head, name)}; train with the same features, classes, --bits and --hidden"
             )
-    head.load_state_dict(source.state_dict())
+    weights = source.state_dict().items()
+    head.load_state_dict({k: v for k, v in weights if not k.startswith("linear_path.")})
 
 
 @steady_threads()

@@ -147,6 +147,11 @@ def plan_tuning(
             f"{method.name} is fitted to features and cannot train a network; use --tune head"
         )
     whole = resolve_settings(preset, settings, changes, on_images=True, init=init)
+    if whole.head == "two-paths":
+        raise InputError(
+            "the second path is fitted to features that do not change; train with --tune head, or "
+            "choose --head layers"
+        )
     if method.needs_teacher(whole) and not pretrained:
         raise InputError(
             f"{'--look' if whole.look else method.name} learns from the backbone's features, and "
