@@ -15,7 +15,7 @@ from orbithash.networks.hashing_network import (
     make_head,
     network_weights,
 )
-from orbithash.networks.linear_path import LinearPath, power_normalized
+from orbithash.networks.second_path import SecondPath, power_normalized
 from orbithash.networks.small_cnn import SmallCNN
 from orbithash.networks.transformers_model import TransformersModel, load_transformers_model
 
@@ -27,8 +27,8 @@ __all__ = [
     "FeatureHead",
     "GoogLeNet",
     "HashingNetwork",
-    "LinearPath",
     "PhotoBackbone",
+    "SecondPath",
     "SmallCNN",
     "TransformersModel",
     "View",

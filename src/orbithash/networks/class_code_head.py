@@ -12,7 +12,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
-from orbithash.networks.linear_path import power_normalized
+from orbithash.networks.second_path import power_normalized
 
 THRESHOLD = 0.1  # cosine from which on an image rather belongs to a class than to none
 CONFIDENCE = 0.7  # mean resemblance to its nearest class of an image that its prototype left out

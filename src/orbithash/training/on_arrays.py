@@ -36,12 +36,12 @@ from orbithash.training.batches import (
 )
 from orbithash.training.checkpoint import Checkpoints
 from orbithash.training.hooks import Hooks
-from orbithash.training.linear_path import add_linear_path
 from orbithash.training.loop import step, train_network
 from orbithash.training.machine.distributed import SINGLE_PROCESS, Processes
 from orbithash.training.machine.environment import seeded, steady_threads
 from orbithash.training.methods import Method, TrainingPlan, plan_training, run_identity
 from orbithash.training.optimization import ParameterGroup, make_optimizer
+from orbithash.training.second_path import add_second_path
 from orbithash.training.settings import TrainingSettings
 from orbithash.training.state import BestEpoch, Memory, TrainingState
 
@@ -115,7 +115,8 @@ def train_on_arrays(
         )
     if settings.head == "two-paths" and isinstance(network, FeatureHead) and method.from_labels:
         n = plan.n_labelled
-        add_linear_path(network, inputs[:n], plan.train_labels[:n])
+        shortest = min((*method.nested, n_bits))
+        add_second_path(network, inputs[:n], plan.train_labels[:n], shortest=shortest)
     return FeatureEncoder(network.eval(), inputs.shape[1:]), history
 
 
@@ -251,7 +252,7 @@ def weights_and_scalars(network: torch.nn.Module) -> list[ParameterGroup]:
 def copy_head(init: Encoder, head: FeatureHead | ClassCodeHead) -> None:
     """Copy the weights of a head that was trained on features; the sizes must be equal.
 
-    A linear path is left out: it is fitted again after training.
+    A second path is left out: it is fitted again after training.
     """
     if init.takes_images:
         raise InputError("the run to start from encodes images, not features; give another")
@@ -267,7 +268,7 @@ def copy_head(init: Encoder, head: FeatureHead | ClassCodeHead) -> None:
                 f"{getattr(head, name)}; train with the same features, classes, --bits and --hidden"
             )
     weights = source.state_dict().items()
-    head.load_state_dict({k: v for k, v in weights if not k.startswith("linear_path.")})
+    head.load_state_dict({k: v for k, v in weights if not k.startswith("second_path.")})
 
 
 @steady_threads()
