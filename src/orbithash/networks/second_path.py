@@ -24,7 +24,7 @@ class SecondPath(nn.Module):
         24 · cos(W x, prototype) + 12 · agreement − 9.6
 
     W whitens by the scatter within the classes. The agreement is the mean over the bits of the
-    layers' logits, of mean size 1, times the code of the class, ±1. So both a metric that was fitted and
+    layers' logits, of mean size 1, times the code of the class, ±1. So both a fitted metric and
     the layers that were trained have their say about the class, and an image that resembles none
     keeps its linear code. Without `n_classes`, for several labels per image, p is left out.
 

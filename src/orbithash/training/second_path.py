@@ -18,7 +18,7 @@ from orbithash.networks import FeatureHead, SecondPath, power_normalized
 
 MAX_ROWS = 1 << 15  # images to which it is fitted
 SHRINKAGE = 0.5  # of the scatter within the classes, as of lda-itq
-COMPONENTS_PER_BIT = 0.75
+FEW_CLASSES = 50  # down to so many, fewer classes need less of the bits
 
 
 @torch.no_grad()
@@ -56,15 +56,19 @@ def add_second_path(
         within_class_scatter(X, members), SHRINKAGE, floor=ROUNDING * variance
     )
     X = X @ whitening
-    projection = towards_codes(X, np.where(logits.numpy() > 0, 1.0, -1.0))
+    several_labels = labels.ndim == 2
+    # With half as many components as bits, images of new classes are found better, with as many
+    # the look is kept better; with several labels, look is what such a path is for.
+    n_components = head.n_bits if several_labels else math.ceil(head.n_bits / 2)
+    projection = towards_codes(X, np.where(logits.numpy() > 0, 1.0, -1.0), n_components)
     scale = 1 / logits.abs().mean()
-    class_weight, layers_weight = path_weights(members.shape[1], shortest, labels.ndim == 2)
+    class_weight, layers_weight = path_weights(members.shape[1], shortest, several_labels)
 
     path = SecondPath(
         head.n_features,
         head.hash_layer.in_features,
         head.n_bits,
-        members.shape[1] if labels.ndim == 1 else 0,
+        0 if several_labels else members.shape[1],
     )
     path.center.copy_(torch.from_numpy(center))
     path.matrix.copy_(torch.from_numpy((whitening @ projection / (X @ projection).std()).T))
@@ -83,14 +87,13 @@ def add_second_path(
 
 
 def towards_codes(
-    X: Float64[np.ndarray, "n d"], codes: Float64[np.ndarray, "n bits"]
+    X: Float64[np.ndarray, "n d"], codes: Float64[np.ndarray, "n bits"], n_components: int
 ) -> Float64[np.ndarray, "d bits"]:
     """Return the projection of centred rows that comes closest to codes of ±1.
 
     Of the matrices that map the first principal components to bits orthogonally.
     """
-    n = min(math.ceil(COMPONENTS_PER_BIT * codes.shape[1]), *X.shape)
-    components = np.linalg.eigh(X.T @ X)[1][:, ::-1][:, :n]
+    components = np.linalg.eigh(X.T @ X)[1][:, ::-1][:, : min(n_components, *X.shape)]
     # Orthogonal Procrustes.
     U, _, Wt = np.linalg.svd((X @ components).T @ codes, full_matrices=False)
     return np.asarray(components @ U @ Wt)
@@ -103,5 +106,6 @@ def path_weights(n_classes: int, n_bits: int, several_labels: bool) -> tuple[flo
     several labels the layers alone name the classes.
     """
     if several_labels:
-        return 0.0, 10 / math.sqrt(n_bits)
-    return 0.2 * n_classes / n_bits, 0.3 * n_classes / n_bits
+        return 0.0, 12 / math.sqrt(n_bits)
+    classes_per_bit = max(n_classes, FEW_CLASSES) / n_bits
+    return 0.2 * classes_per_bit, 0.5 * classes_per_bit

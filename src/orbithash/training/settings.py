@@ -37,9 +37,9 @@ class TrainingSettings:
 
     reduction: str | None = None  # of losses that sum over triplets; None: the default of the loss
 
-    # Between features and bits. two-paths: layers, and a linear code that is fitted beside them;
-    # class-codes: a linear layer and a code of each class, for one label per image.
-    head: Literal["layers", "two-paths", "class-codes"] = "layers"
+    # Between features and bits. two-paths: layers, and a path that is fitted beside them from
+    # labels; class-codes: a linear layer and a code of each class, for one label per image.
+    head: Literal["layers", "two-paths", "class-codes"] = "two-paths"
     hidden: int = 1024  # of layers: units of the first; 0: a linear head, as in the paper
     dropout: float = 0.3  # of the hidden units
     memory: int = 0  # size of the memory bank that lengthens the ranking lists
@@ -126,6 +126,7 @@ PRESETS: dict[str, TrainingSettings] = {
         schedule="steps",
         weight_decay=5e-4,
         reduction="anchor",
+        head="layers",
         hidden=0,
         patience=30,  # no early stop: the best epoch may follow a drop of the rate
     ),
@@ -140,6 +141,7 @@ IMAGE_PRESETS: dict[str, TrainingSettings] = {
         weight_decay=0.05,
         warmup=1.0,
         clip=5.0,
+        head="layers",
         new_layer_rate=3.0,
         hidden=0,
         validation=0.1,
