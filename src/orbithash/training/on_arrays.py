@@ -65,11 +65,12 @@ def train_on_arrays(
     """Train a network with a loss on the training rows, and keep its best epoch.
 
     The network is a head; for small images, a small backbone and a head. Queries are never used.
-    Rows held out for validation choose the epoch; without any, the last epoch is kept. The rows
-    held out, the initial weights and the batches depend on the seed and not on the method: two
-    losses with one seed start from the same weights and see the same rows in the same order. If
-    the data have several views of an image, each batch uses a random one. `digest` identifies the
-    data in a checkpoint.
+    Rows held out for validation choose the epoch, by the layers alone; without any, the last epoch
+    is kept. A second path is fitted at the end, to the rows with labels. The rows held out, the
+    initial weights and the batches depend on the seed and not on the method: two losses with one
+    seed start from the same weights and see the same rows in the same order. If the data have
+    several views of an image, each batch uses a random one. `digest` identifies the data in a
+    checkpoint.
     """
     plan = plan_training(
         data.labels, data.split, method, n_bits, settings, seed=seed, classes=data.classes
@@ -113,10 +114,10 @@ def train_on_arrays(
             checkpoints=checkpoints and checkpoints.for_run(identity),
             processes=processes,
         )
-    if settings.head == "two-paths" and isinstance(network, FeatureHead) and method.from_labels:
-        n = plan.n_labelled
-        shortest = min((*method.nested, n_bits))
-        add_second_path(network, inputs[:n], plan.train_labels[:n], shortest=shortest)
+        if settings.head == "two-paths" and method.from_labels and isinstance(network, FeatureHead):
+            n = plan.n_labelled
+            shortest = min((*method.nested, n_bits))
+            add_second_path(network, inputs[:n], plan.train_labels[:n], shortest=shortest)
     return FeatureEncoder(network.eval(), inputs.shape[1:]), history
 
 

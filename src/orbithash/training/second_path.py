@@ -18,7 +18,7 @@ from orbithash.networks import FeatureHead, SecondPath, power_normalized
 
 MAX_ROWS = 1 << 15  # images to which it is fitted
 SHRINKAGE = 0.5  # of the scatter within the classes, as of lda-itq
-FEW_CLASSES = 50  # down to so many, fewer classes need less of the bits
+FEW_CLASSES = 100  # the weights of so many serve fewer classes, whose names may be hard to tell
 
 
 @torch.no_grad()
@@ -43,7 +43,7 @@ def add_second_path(
     step = -(-len(features) // MAX_ROWS)
     features, labels = features[::step], labels[::step]
     head.eval()
-    parts = [head.layers_output(part) for part in features.split(1024)]
+    parts = [head.layers_output(part) for part in torch.split(features, 1024)]
     logits = torch.cat([logits for _, logits in parts])
     X = power_normalized(features).double().numpy()
     center = X.mean(axis=0)
