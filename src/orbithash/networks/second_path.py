@@ -28,7 +28,7 @@ class SecondPath(nn.Module):
     the layers that were trained have their say about the class, and an image that resembles none
     keeps its linear code. Without `n_classes`, for several labels per image, p is left out.
 
-    Nothing of it is trained: `orbithash.training.second_path` fits it once the layers are.
+    Nothing of it is trained: `orbithash.training.heads.second_path` fits it once the layers are.
     """
 
     center: Tensor

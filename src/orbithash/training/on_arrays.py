@@ -12,11 +12,6 @@ from orbithash.data import ImageSource, LabelledFeatures
 from orbithash.encoders import Encoder, Epoch, FeatureEncoder
 from orbithash.encoders.runs.fingerprints import weights_digest
 from orbithash.errors import InputError
-from orbithash.hashers.discriminant_quantization import (
-    DiscriminantQuantization,
-    whitening_matrix,
-    within_class_scatter,
-)
 from orbithash.losses.teacher import takes_teacher
 from orbithash.metrics.scoring import evaluate_codes
 from orbithash.networks import (
@@ -24,7 +19,6 @@ from orbithash.networks import (
     FeatureHead,
     HashingNetwork,
     embed,
-    power_normalized,
     small_backbone,
 )
 from orbithash.training.batches import (
@@ -35,17 +29,20 @@ from orbithash.training.batches import (
     single_views,
 )
 from orbithash.training.checkpoint import Checkpoints
+from orbithash.training.heads.class_codes import (
+    fit_class_codes,
+    labelled_views,
+    weights_and_scalars,
+)
+from orbithash.training.heads.second_path import add_second_path
 from orbithash.training.hooks import Hooks
 from orbithash.training.loop import step, train_network
 from orbithash.training.machine.distributed import SINGLE_PROCESS, Processes
 from orbithash.training.machine.environment import seeded, steady_threads
 from orbithash.training.methods import Method, TrainingPlan, plan_training, run_identity
 from orbithash.training.optimization import ParameterGroup, make_optimizer
-from orbithash.training.second_path import add_second_path
 from orbithash.training.settings import TrainingSettings
 from orbithash.training.state import BestEpoch, Memory, TrainingState
-
-MAX_START_ROWS = 1 << 15  # images, and views as far as there is room, from which class codes start
 
 
 def train_on_arrays(
@@ -198,56 +195,6 @@ def empty_head(
         return ClassCodeHead(n_features, n_bits, int(plan.labels.max()) + 1)
     # A second path is added after training.
     return FeatureHead(n_features, n_bits, hidden=settings.hidden, dropout=settings.dropout)
-
-
-def labelled_views(
-    views: InputViews, plan: TrainingPlan
-) -> tuple[Float32[torch.Tensor, "m d"], Int64[np.ndarray, " m"]]:
-    """Return the images with labels and their further views, and the label of each.
-
-    The images come first. Of the views of many images, every second or third is enough.
-    """
-    n = plan.n_labelled
-    owners = np.repeat(np.arange(n), views.count[:n])
-    room = max(MAX_START_ROWS - n, 0)
-    kept = np.arange(len(owners))[:: -(-len(owners) // room) or 1] if room else np.arange(0)
-    inputs = torch.cat([views.inputs[:n], views.further[torch.from_numpy(kept)].float()])
-    return inputs, plan.labels[np.concatenate([np.arange(n), owners[kept]])]
-
-
-def fit_class_codes(
-    head: ClassCodeHead,
-    inputs: Float32[torch.Tensor, "n d"],
-    labels: Int64[np.ndarray, " n"],
-    *,
-    n_images: int,
-    seed: int,
-) -> None:
-    """Start the head from LDA-ITQ of the training features, and from the means of the classes."""
-    features = power_normalized(inputs).numpy()
-    quantization = DiscriminantQuantization(head.n_bits, random_state=seed)
-    quantization.fit(features, labels)
-    members = labels[:, None] == np.arange(head.n_classes)
-    scatter = within_class_scatter(features - quantization.mean_, members)
-    whitening = whitening_matrix(scatter, quantization.shrinkage)
-    head.fit_start(
-        inputs,
-        torch.from_numpy(labels),
-        center=torch.from_numpy(quantization.mean_).float(),
-        whitening=torch.from_numpy(whitening).float(),
-        projection=torch.from_numpy(quantization.projection_).float(),
-        n_images=n_images,
-    )
-
-
-def weights_and_scalars(network: torch.nn.Module) -> list[ParameterGroup]:
-    """Return matrices, which decay, apart from biases and single numbers, which do not."""
-    return [
-        ParameterGroup(
-            tuple(p for p in network.parameters() if (p.ndim > 1) == decays), decays=decays
-        )
-        for decays in (True, False)
-    ]
 
 
 def copy_head(init: Encoder, head: FeatureHead | ClassCodeHead) -> None:
