@@ -48,7 +48,8 @@ def main() -> int:
         with open_index(path) as index:
             ids = np.random.default_rng(0).permutation(len(index))
             search_ms = time_in_process(index, ids)
-        with server(path) as address:
+        limits = ["--rate", "0", "--concurrency", str(MAX_CONCURRENCY)]
+        with server(path, limits) as address:
             return compare(address, ids, seconds, search_ms)
 
 
@@ -141,10 +142,9 @@ def read_metrics(address: str) -> dict[str, float]:
 
 
 @contextmanager
-def server(index: Path) -> Iterator[str]:
+def server(index: Path, options: list[str]) -> Iterator[str]:
     """Start a server, yield its address, and terminate it."""
-    limits = ["--rate", "0", "--concurrency", str(MAX_CONCURRENCY)]
-    command = [sys.executable, "-m", "orbithash", "serve", str(index), "--port", "0", *limits]
+    command = [sys.executable, "-m", "orbithash", "serve", str(index), "--port", "0", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

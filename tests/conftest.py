@@ -32,6 +32,7 @@ checked = [
 install_import_hook(checked, "shape_checks.check")
 
 from milvus_servers import milvus_server  # noqa: E402, F401 — a fixture, for tests anywhere
+from ray_clusters import ray_address  # noqa: E402, F401 — the same
 from shared_compilation import share_compilation  # noqa: E402
 
 if "PYTEST_XDIST_WORKER" in os.environ:

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import resource
 from pathlib import Path
 
 import torch
@@ -16,6 +17,11 @@ def megabytes_in_use() -> float:
             if line.startswith("Pss:"):
                 kilobytes += int(line.split()[1])
     return kilobytes / 1024
+
+
+def peak_memory() -> int:
+    """The bytes that this process has held at most so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def bytes_of_tensors() -> int:

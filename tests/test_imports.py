@@ -42,6 +42,11 @@ def test_searching_for_an_image_loads_only_the_encoder(index, tmp_path):
     assert not loaded & {"orbithash.training", "orbithash.experiments", "orbithash.losses"}
 
 
+def test_ray_is_loaded_only_for_a_cluster():
+    indexing = "import orbithash.cli.index, orbithash.retrieval.indexing, orbithash.encoders.on_ray"
+    assert "ray" not in loaded_by(indexing)
+
+
 def test_opening_a_source_loads_scikit_learn_for_the_digits_only(tmp_path):
     folder = class_folder(tmp_path / "photos", {"wren": 3, "gull": 3})
     opened = "import orbithash.data; orbithash.data.open_source({!r})"

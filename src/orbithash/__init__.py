@@ -58,8 +58,9 @@ def load(
     weights: str | Path | None = None,
     device: str = "cpu",
 ) -> "Encoder":
-    """Load the encoder of a run that `train` wrote, or of an index.
+    """Load the encoder of a run that `train` wrote, or of an index, or `hf:OWNER/NAME` of the hub.
 
+    On the Hugging Face Hub, `hf:OWNER/NAME@REVISION` is a branch, a tag or a commit.
     A run on features becomes an encoder of images with the `backbone` that extracted them, and its
     `weights`. An encoder of images runs on `device`, such as "cuda".
     """
@@ -68,7 +69,11 @@ def load(
     from orbithash.networks.backbones import check_device
 
     check_device(device)
-    if remote_place(run) is None:
+    if str(run).startswith("hf:"):
+        from orbithash.encoders.runs.hub import load_from_hub
+
+        encoder = load_from_hub(str(run))
+    elif remote_place(run) is None:
         encoder = load_run(run)
     else:
         from orbithash.retrieval import open_index

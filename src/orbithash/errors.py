@@ -130,6 +130,13 @@ class DamagedIndexError(InputError):
         )
 
 
+class ReplacedIndexError(HashingError, OSError):
+    """The folder of an open index was removed, or holds another index now."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"the index {path} {reason}; open it again")
+
+
 class StorageError(HashingError, OSError):
     """A write failed, for example on a full disk; earlier data is unchanged."""
 

@@ -162,6 +162,13 @@ def locked_folder(folder: Path) -> Iterator[None]:
         yield
 
 
+def check_regular(folder: Path) -> None:
+    """Raise if a folder holds a pipe, a socket or a device: reading it could wait forever."""
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise InputError(f"{path} is a pipe, socket or device; remove it")
+
+
 def make_folder(out: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)

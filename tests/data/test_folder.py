@@ -1,4 +1,6 @@
 import logging
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -194,3 +196,22 @@ def test_images_to_encode_need_no_queries(tmp_path):
     assert not all_images(class_folder(tmp_path / "pets", {"cat": 2, "dog": 1})).split.has_queries
     save(noise((20, 20), seed=0), tmp_path / "flat" / "a.jpg")
     assert not all_images(tmp_path / "flat").split.has_queries
+
+
+def test_files_whose_names_are_not_utf_8_and_pipes_are_skipped_and_counted(tmp_path, caplog):
+    class_folder(tmp_path, {"cat": 3, "dog": 3})
+    unnamed = os.fsencode(tmp_path) + b"/cat/\xff.jpg"
+    Path(os.fsdecode(unnamed)).write_bytes((tmp_path / "cat" / "0.jpg").read_bytes())
+    os.mkfifo(tmp_path / "dog" / "pipe.jpg")  # opening it would wait forever
+    for read in (class_folders, all_images):
+        caplog.clear()
+        assert len(read(tmp_path)) == 6
+        assert "skipped 2 files" in caplog.text
+        assert "1 whose name is not UTF-8 (rename it)" in caplog.text
+
+
+def test_a_folder_whose_own_name_is_not_utf_8_is_refused(tmp_path):
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
+    class_folder(folder, {"cat": 3, "dog": 3})
+    with pytest.raises(InputError, match="not valid text; save it as UTF-8"):
+        class_folders(folder)

@@ -6,7 +6,7 @@ import pytest
 from pyarrow import parquet
 
 from image_files import class_folder, voc_folder
-from orbithash.data import class_folders, image_table, write_image_table
+from orbithash.data import ImageFiles, Split, class_folders, image_table, write_image_table
 from orbithash.data.benchmarks.voc2007 import read_voc2007
 from orbithash.data.sources import open_source
 from orbithash.errors import InputError, MissingExtraError
@@ -148,6 +148,13 @@ def test_a_file_that_is_not_parquet_is_refused(tmp_path):
         image_table(tmp_path / "images.parquet")
 
 
+def test_a_parquet_table_whose_columns_have_no_names_in_utf_8_is_refused(tmp_path):
+    file = parquet_table(tmp_path, {"path": ["a.jpg"], "labels": ["x"], "another": ["y"]})
+    file.write_bytes(file.read_bytes().replace(b"another", b"\xffnother"))
+    with pytest.raises(InputError, match="save it as Parquet again"):
+        image_table(file)
+
+
 def test_without_pyarrow_the_error_names_the_extra(tmp_path, monkeypatch):
     file = parquet_table(tmp_path, {"path": ["a.jpg"], "labels": ["x"]})
     monkeypatch.setitem(sys.modules, "pyarrow", None)
@@ -165,10 +172,33 @@ def test_a_written_table_reads_back_the_same(tmp_path):
     np.testing.assert_array_equal(again.split.query, pets.split.query)
 
 
-def test_a_class_whose_name_cannot_be_written_is_refused(tmp_path):
-    pets = class_folders(class_folder(tmp_path / "pets", {"a;b": 5, "c": 5}))
+@pytest.mark.parametrize("name", ["cats; dogs", " cat", "cat ", ";", "a\nb", 'a "b", c'])
+def test_a_class_may_have_any_name(name, tmp_path):
+    images = ImageFiles(
+        root=tmp_path,
+        paths=("a.jpg", "b.jpg", "c.jpg"),
+        labels=np.array([1, 0, 0]),
+        classes=tuple(sorted([name, "bird"])),
+        split=Split(np.arange(2), np.array([2]), np.arange(2)),
+    )
+    write_image_table(images, tmp_path / "split.csv")
+    again = image_table(tmp_path / "split.csv")
+    assert again.classes == images.classes
+    assert again.labels.tolist() == images.labels.tolist()
+    assert again.split.query.tolist() == [2]
+
+
+def test_several_labels_of_which_one_has_a_semicolon_cannot_be_written(tmp_path):
+    labels = np.array([[True, True], [True, False]])
+    images = ImageFiles(tmp_path, ("a.jpg", "b.jpg"), labels, ("a;b", "c"), Split(np.arange(2)))
     with pytest.raises(InputError, match="'a;b' has a ;"):
-        write_image_table(pets, tmp_path / "split.csv")
+        write_image_table(images, tmp_path / "split.csv")
+
+
+@pytest.mark.parametrize("row", ["a\0.jpg,x", "a.jpg,x\0y"])
+def test_a_table_with_nul_is_refused_with_the_line(row, tmp_path):
+    with pytest.raises(InputError, match=r"line 3 of .* not valid text"):
+        image_table(table(tmp_path, f"path,labels\nb.jpg,x\n{row}\n"))
 
 
 def test_images_without_any_label_are_written_and_read(tmp_path):

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from image_files import install_fake_heif, noise, save, save_as_heic
+from orbithash.data import transforms
 from orbithash.data.transforms import INTERPOLATIONS, decode_rgb, read_rgb, read_view
 from orbithash.errors import InputError, UnreadableImageError
 
@@ -194,6 +195,8 @@ def test_an_unreadable_file_is_refused_with_the_reason_and_advice_that_fits(tmp_
     torn.write_bytes(b"\xff\xd8\xff" + bytes(40))
     floats = save(Image.new("F", SIZE, 0.5), tmp_path / "float.tiff")
     deny_reading(save(noise(SIZE), locked), monkeypatch)
+    pipe = tmp_path / "pipe.jpg"
+    os.mkfifo(pipe)  # opening it would wait forever
     cases = {
         text: "not an image of a known format; give a JPEG or PNG",
         empty: "the file is empty; replace it with an intact copy",
@@ -204,7 +207,8 @@ def test_an_unreadable_file_is_refused_with_the_reason_and_advice_that_fits(tmp_
         text / "none.jpg": "Not a directory; check the path",
         tmp_path / ("a" * 300): "name too long; check the path and the disk",
         locked: "Permission denied; check its permissions",
-        tmp_path: "Is a directory; give an image file",
+        tmp_path: "a folder; give an image file",
+        pipe: "a pipe, socket or device; give an image file",
     }
     for path, message in cases.items():
         with pytest.raises(UnreadableImageError, match=message) as caught:
@@ -298,3 +302,16 @@ def png_of_16_bits(
         content += struct.pack(">I", zlib.crc32(name + data))
     path.write_bytes(content)
     return path
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "LA", "P", "1", "I;16"])
+def test_an_image_converted_in_bands_is_the_same(mode, monkeypatch):
+    pixels = np.random.default_rng(0).integers(0, 256, (61, 47, 4), dtype=np.uint8)
+    image = (
+        Image.fromarray(pixels[:, :, 0].astype(np.uint16) * 257)
+        if mode == "I;16"
+        else Image.fromarray(pixels).convert(mode)
+    )
+    whole = transforms.to_rgb(image)
+    monkeypatch.setattr(transforms, "BAND_PIXELS", 500)
+    assert transforms.to_rgb(image).tobytes() == whole.tobytes()

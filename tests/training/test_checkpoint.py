@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from orbithash.data import ShuffledBatches
@@ -167,3 +168,24 @@ def test_a_state_of_other_layers_is_refused_in_one_line(tmp_path):
     with pytest.raises(InputError, match="started by another version") as refused:
         Run().go(checkpoints)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {},
+        {"orbithash": "[]"},
+        {"orbithash": "{}"},
+        {"orbithash": '{"images": {}}'},  # of a model file
+        {"orbithash": '{"made_with": 3, "values": 4}'},
+        {"orbithash": '{"made_with": "{}", "values": []}'},
+        {"orbithash": '{"made_with": "{}", "values": {"best": 1, "history": 2}}'},
+    ],
+    ids=str,
+)
+def test_a_checkpoint_of_another_kind_is_one_clear_error(header, tmp_path):
+    file = tmp_path / "checkpoint.safetensors"
+    Run().go(Checkpoints(file, every=0))
+    save_file(load_file(file), file, metadata=header)
+    with pytest.raises(InputError, match="start again with --force instead of --resume"):
+        Run().go(Checkpoints(file))

@@ -4,6 +4,7 @@ Exit codes: 0 done, 2 wrong usage or input (one line on stderr), 1 anything else
 disk, an unavailable server, or a search in which some of the given images cannot be read.
 """
 
+import logging
 import sys
 import warnings
 from typing import Annotated
@@ -22,6 +23,7 @@ from orbithash.cli.features import features_command
 from orbithash.cli.index import index_command
 from orbithash.cli.join import join_command
 from orbithash.cli.listing import list_command
+from orbithash.cli.options import visible
 from orbithash.cli.reproduce import reproduce_command
 from orbithash.cli.search import search_command
 from orbithash.cli.serve import serve_command
@@ -76,6 +78,8 @@ def main(arguments: list[str] | None = None) -> None:
     """Run one command and exit with its code."""
     # Pillow's warning about an image with many pixels; the command reports it, with its path.
     warnings.filterwarnings("ignore", message="Image size .* exceeds limit")
+    assert logging.lastResort is not None
+    logging.lastResort.setFormatter(VisibleNames())
     try:
         # A command returns nothing; an early exit, such as after --version or Ctrl-C, has a code.
         code = app(arguments, prog_name="orbithash", standalone_mode=False) or 0
@@ -86,6 +90,13 @@ def main(arguments: list[str] | None = None) -> None:
     if code == INTERRUPTED:
         print("orbithash: interrupted", file=sys.stderr)
     sys.exit(1 if code else 0)
+
+
+class VisibleNames(logging.Formatter):
+    """Prints a warning in one line, whatever the names in it are."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(record.getMessage())
 
 
 def run(arguments: list[str]) -> int:
@@ -105,14 +116,14 @@ def report(error: Exception) -> int:
             command = context.command_path if context else "orbithash"
             message = error.format_message()  # type: ignore[attr-defined]
             if message:  # otherwise no command was given, and the help has been printed
-                print(f"{command}: {message} (try: {command} --help)", file=sys.stderr)
+                print(f"{command}: {visible(message)} (try: {command} --help)", file=sys.stderr)
             return 2
         case HashingError():
-            print(f"orbithash: {error}", file=sys.stderr)
+            print(visible(f"orbithash: {error}"), file=sys.stderr)
             # These may succeed when repeated; any other error is about the arguments.
             return 1 if isinstance(error, StorageError | ServerError) else 2
         case OSError():
-            print(f"orbithash: {error}", file=sys.stderr)
+            print(visible(f"orbithash: {error}"), file=sys.stderr)
             return 1
         case typer.Abort():
             print("orbithash: interrupted", file=sys.stderr)

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from orbithash.cli.options import Device
+from orbithash.cli.options import Device, cell_text
 from orbithash.cli.search import write_contact_sheet
 from orbithash.errors import InputError
 from orbithash.files import check_new_file
@@ -181,8 +180,8 @@ def print_groups(console: Console, engine: Any, groups: "DuplicateGroups") -> No
         table.add_section()
         for row, item in enumerate(items):
             cells = [str(number) if row == 0 else "", str(item["distance"]), str(item["id"])]
-            cells += [item[name] for name in splits]
-            table.add_row(*cells, escape(item["path"]), escape(", ".join(item["labels"])))
+            cells += [cell_text(item[name]) for name in splits]
+            table.add_row(*cells, cell_text(item["path"]), cell_text(", ".join(item["labels"])))
         if len(group) > SHOWN_ITEMS:
             table.add_row(*[""] * (3 + len(splits)), f"… and {len(group) - SHOWN_ITEMS} more", "")
     console.print(table)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from orbithash.cli.options import Device, print_unreadable
+from orbithash.cli.options import Device, cell_text, print_unreadable, visible
 from orbithash.errors import InputError
 from orbithash.files import output_folder
 
@@ -153,7 +153,7 @@ def score_run(
         notes = []
         if trained:
             notes.append(trained_warning(run, record.init, trained, len(data.split.query)))
-            print(f"orbithash: {notes[0]}", file=sys.stderr)
+            print(visible(f"orbithash: {notes[0]}"), file=sys.stderr)
         with progress_bar(console) as report:
             encoded = encode_split(encoder, data, progress=report, keep_features=True)
         unseen = held_out_classes(encoder)
@@ -165,8 +165,8 @@ def score_run(
             notes += left_out(scores, len(encoded.unreadable))
             write_report(folder, scores, encoded, data, record, str(run), source, notes)
     if scores.prefixes:
-        console.print(score_table.as_table_of_lengths(record.method, scores))
-    console.print(score_table.as_table(record.method, scores))
+        console.print(score_table.as_table_of_lengths(cell_text(record.method), scores))
+    console.print(score_table.as_table(cell_text(record.method), scores))
     if scores.transfer:
         console.print(score_table.as_table_of_transfer(scores, record.held_out_classes))
     if out:

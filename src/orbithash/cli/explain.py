@@ -8,6 +8,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from orbithash.cli.options import visible
 from orbithash.errors import InputError
 from orbithash.files import check_new_file
 
@@ -114,7 +115,7 @@ def print_worst(
     elif worst:
         console.print("No other query has errors.")
     for row, value in wrong:
-        print(f"  --query {row}  {value:.4f}  {label_text(data, row)}")
+        print(f"  --query {row}  {value:.4f}  {visible(label_text(data, row))}")
 
 
 def find_row(data: "ImageSource | LabelledFeatures", query: str) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from orbithash.cli.options import Device
+from orbithash.cli.options import Device, Ray, visible
 from orbithash.errors import DamagedIndexError, InputError
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def index_command(
         ),
     ] = None,
     device: Device = "cpu",
+    ray: Ray = None,
 ) -> None:
     """Encode and store every image; again on the same index, only new and changed ones.
 
@@ -73,6 +74,8 @@ def index_command(
     console, names = Console(), given or []
     if new_ids and not codes:
         raise InputError("--new-ids is for --codes; an index gives images new ids anyway")
+    if ray is not None and (codes or len(names) != 2):
+        raise InputError("--ray encodes; give RUN and SOURCE, and no --codes")
     if codes:
         store_codes(console, out, names, bits=bits, new_ids=new_ids, device=device)
     elif len(names) > 2:
@@ -91,7 +94,7 @@ def index_command(
         )
     elif names:
         run, source = names
-        update(console, out, Path(run), source, prune=prune, bits=bits, device=device)
+        update(console, out, Path(run), source, prune=prune, bits=bits, device=device, ray=ray)
     if remove:
         remove_items(console, out, remove)
     if compact:
@@ -109,6 +112,7 @@ def update(
     prune: bool,
     bits: int | None,
     device: str,
+    ray: str | None,
 ) -> None:
     from orbithash import load, open_index  # --help must not wait for torch
     from orbithash.data import open_unlabelled
@@ -125,7 +129,7 @@ def update(
         try:
             with progress_bar(console) as show:
                 report = opened.add_images(
-                    data, name=absolute_source(source), prune=prune, progress=show
+                    data, name=absolute_source(source), prune=prune, progress=show, ray=ray
                 )
         except KeyboardInterrupt:
             console.print("Stopped; repeat the command to continue.")
@@ -164,13 +168,21 @@ def store_codes(
         from orbithash import load
 
         encoder = load(run, device=device)
+    files.sort(key=lambda file: file.shard or (0, 0))  # new ids in the order of the source
     with open_for_codes(out, files[0].n_bits, encoder) as index:
         for file in files:
             with progress_bar(console) as show:
-                report = index_codes(index, file, new_ids=new_ids, progress=show)
+                report = index_codes(
+                    *(index, file), new_ids=new_ids, as_source=encoder is not None, progress=show
+                )
             print_report(console, report)
         count = len(index)
     print_count(console, count, files[0].n_bits, out)
+    shards = {file.shard for file in files if file.shard}
+    for n in sorted({n for _, n in shards}):
+        if missing := [f"{k}/{n}" for k in range(1, n + 1) if (k, n) not in shards]:
+            console.print("Not given, and so not stored by this command:")
+            print_some([f"shard {name}" for name in missing])
 
 
 def print_count(console: Console, count: int, n_bits: int, out: str) -> None:
@@ -197,7 +209,7 @@ def print_report(console: Console, report: "IndexReport") -> None:
 
 def print_some(lines: list[str]) -> None:
     for line in lines[:SHOWN]:
-        print(f"  {line}")
+        print(f"  {visible(line)}")
     if len(lines) > SHOWN:
         print(f"  … and {len(lines) - SHOWN} more")
 

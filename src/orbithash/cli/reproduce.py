@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from orbithash.cli.options import code_lengths
+from orbithash.cli.options import code_lengths, visible
 from orbithash.errors import InputError
 from orbithash.files import make_folder
 
@@ -126,7 +126,7 @@ def reproduce_command(
         print(f"  {table_folder(results, out) / 'report.html'}")
     if made.failures:
         for failed, reason in made.failures.items():
-            print(f"orbithash: {failed} failed: {reason}", file=sys.stderr)
+            print(visible(f"orbithash: {failed} failed: {reason}"), file=sys.stderr)
         raise typer.Exit(1)
 
 

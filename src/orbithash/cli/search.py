@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
+from orbithash.cli.options import cell_text, visible
 from orbithash.errors import InputError, UnreadableImageError
 from orbithash.files import check_new_file, whole_file
 
@@ -106,7 +106,7 @@ def search_command(
         ]
         stats = opened.stats() if engine != "exact" else None
     for error in unreadable if found else unreadable[:-1]:
-        print(f"orbithash: {error}", file=sys.stderr)
+        print(visible(f"orbithash: {error}"), file=sys.stderr)
     if unreadable and not found:
         raise unreadable[-1]
     if as_json:
@@ -114,13 +114,14 @@ def search_command(
             {"query": name, "ranking": result.ranking, "hits": [asdict(hit) for hit in result.hits]}
             for name, result in found
         ]
-        print(json.dumps(values, indent=2, ensure_ascii=False))
+        lines = json.dumps(values, indent=2, ensure_ascii=False).split("\n")
+        print("\n".join(map(visible, lines)))
     else:
         for (name, result), reason in zip(found, reasons, strict=True):
             if result.hits:
                 console.print(as_table(name, result))
             else:
-                print(f"{name}: {reason}")
+                print(visible(f"{name}: {reason}"))
     # Measured when an approximate engine has built its structure; a filter needs none.
     if stats is not None and stats.recall is not None:
         by_image = any(result.ranking == "asymmetric" for _, result in found)
@@ -152,7 +153,7 @@ def nothing_found(
 
 
 def as_table(query: str, result: "Result") -> Table:
-    table = Table(title=escape(query), title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(title=cell_text(query), title_justify="left", box=box.SIMPLE_HEAD)
     is_asymmetric = result.ranking == "asymmetric"
     for heading in ("rank", "distance", *(("bits",) if is_asymmetric else ()), "id"):
         table.add_column(heading, justify="right")
@@ -160,8 +161,8 @@ def as_table(query: str, result: "Result") -> Table:
     table.add_column("labels", overflow="fold")
     for hit in result.hits:
         distances = (format_distance(hit), *((str(hit.hamming),) if is_asymmetric else ()))
-        labels = escape(", ".join(hit.labels))
-        table.add_row(str(hit.rank), *distances, str(hit.id), escape(hit.path), labels)
+        labels = cell_text(", ".join(hit.labels))
+        table.add_row(str(hit.rank), *distances, str(hit.id), cell_text(hit.path), labels)
     return table
 
 

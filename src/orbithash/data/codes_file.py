@@ -21,19 +21,15 @@ import numpy as np
 from jaxtyping import Bool, Int64, Shaped, UInt8
 
 from orbithash.codes import check_codes, check_n_bits, code_bytes, pack, unpack
-from orbithash.data.features import (
-    checked_paths,
-    checked_split,
-    checked_strings,
-    load_arrays,
-    read_arrays,
-)
+from orbithash.data.array_files import listed_names, read_arrays, read_one_array
+from orbithash.data.features import checked_paths, checked_split, checked_strings
 from orbithash.data.images import check_class_names
 from orbithash.data.splits import Split
 from orbithash.data.table import numbered
 from orbithash.errors import InputError
 from orbithash.relevance import check_labels, check_same_kind
 
+NEEDED, OPTIONAL = ("codes", "n_bits", "labels"), ("query", "database", "ids", "paths", "classes")
 NO_LABEL = ";"  # a line for an item without labels; an empty one is more likely a mistake
 
 
@@ -68,11 +64,11 @@ class LabelledCodes:
 
 def read_codes(file: Path) -> LabelledCodes:
     """Read and check a codes file; raise `InputError` with one line if anything is wrong."""
-    arrays = read_arrays(file, "codes")
-    for name in ("codes", "n_bits", "labels"):
+    arrays = read_arrays(file, (*NEEDED, *OPTIONAL), "codes")
+    for name in NEEDED:
         if name not in arrays:
             raise InputError(
-                f"{file} has no array {name!r}, only {', '.join(sorted(arrays)) or 'none at all'}; "
+                f"{file} has no array {name!r}, only {listed_names(file)}; "
                 "save codes, n_bits and labels, and query and database if it has a split, with "
                 "numpy.savez"
             )
@@ -98,9 +94,7 @@ def read_query_and_database(
     """Read the codes of queries and of a database, one array each, and their labels."""
     parts = []
     for file, owner in ((query, "query"), (database, "database")):
-        array = load_arrays(file, "file of codes")
-        if not isinstance(array, np.ndarray):
-            raise InputError(f"{file} has several arrays; give one .npz alone, or save one .npy")
+        array = read_one_array(file, "file of codes")
         try:
             parts.append(packed_codes(array, n_bits, owner))
         except InputError as error:
@@ -161,7 +155,7 @@ def read_labels(
     if any(are_arrays) and not all(are_arrays):
         raise InputError(f"{files[0]} and {files[1]} differ; give two .npy files or two texts")
     if all(are_arrays):
-        arrays = [load_arrays(file, "file of labels") for file in files]
+        arrays = [read_one_array(file, "file of labels") for file in files]
     else:
         lines = [read_lines(file) for file in files]
         numbers = [as_numbers(of_file) for of_file in lines]

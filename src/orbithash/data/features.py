@@ -11,8 +11,7 @@ view_of     int (v,), with views                   the row that each is a view o
 made_with   str, optional                          free-form provenance
 """
 
-import zipfile
-import zlib
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +19,15 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float16, Float32, Int64, Shaped
 
-from orbithash.data.images import check_class_names
+from orbithash.data.array_files import listed_names, read_arrays
+from orbithash.data.images import check_class_names, check_text
 from orbithash.data.splits import Split
 from orbithash.errors import InputError
 from orbithash.files import whole_file
+
+NEEDED = ("features", "labels", "train")
+OPTIONAL = ("query", "database", "paths", "classes", "views", "view_of", "made_with")
+TO_ENCODE = ("features", "labels", "paths", "classes", "query", "database")
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,15 +80,15 @@ def read_features(file: Path, *, labelled: bool = True) -> LabelledFeatures:
     If it need not be `labelled`, labels may be missing, and are then 0; without `train`, all rows
     train that are no queries.
     """
-    arrays = read_arrays(file)
+    arrays = read_arrays(file, (*NEEDED, *OPTIONAL))
     if not labelled and "features" in arrays:
         rows = np.arange(len(arrays["features"]) if arrays["features"].ndim else 0)
         arrays.setdefault("labels", np.zeros_like(rows))
         arrays.setdefault("train", np.setdiff1d(rows, arrays.get("query", rows[:0])))
-    for name in ("features", "labels", "train"):
+    for name in NEEDED:
         if name not in arrays:
             raise InputError(
-                f"{file} has no array {name!r}, only {', '.join(sorted(arrays)) or 'none at all'}; "
+                f"{file} has no array {name!r}, only {listed_names(file)}; "
                 "save features, labels and train, and query and database if it is to be scored, "
                 "with numpy.savez; only train --labels none needs no labels"
             )
@@ -112,11 +116,10 @@ def read_features(file: Path, *, labelled: bool = True) -> LabelledFeatures:
 
 def read_vectors(file: Path) -> Vectors:
     """Read features to encode; labels and a split may be missing."""
-    arrays = read_arrays(file)
+    arrays = read_arrays(file, TO_ENCODE)
     if "features" not in arrays:
         raise InputError(
-            f"{file} has no array 'features', only {', '.join(sorted(arrays)) or 'none at all'}; "
-            "save it with numpy.savez"
+            f"{file} has no array 'features', only {listed_names(file)}; save it with numpy.savez"
         )
     try:
         features = checked_features(arrays["features"])
@@ -151,35 +154,6 @@ def write_features(data: LabelledFeatures, file: Path) -> None:
         arrays["made_with"] = np.array(data.made_with)
     with whole_file(file) as opened:
         np.savez(opened, allow_pickle=False, **arrays)
-
-
-def read_arrays(file: Path, contents: str = "features") -> dict[str, np.ndarray]:
-    """Read the arrays of an `.npz`; `contents` says in messages what it should hold."""
-    loaded = load_arrays(file, f"{contents} file")
-    if isinstance(loaded, np.ndarray):
-        raise InputError(
-            f"{file} has one array without a name; save {contents}, labels, query and database "
-            "by name with numpy.savez"
-        )
-    return loaded
-
-
-def load_arrays(file: Path, kind: str) -> np.ndarray | dict[str, np.ndarray]:
-    """Load an `.npy` or an `.npz`."""
-    if not file.is_file():
-        raise InputError(f"there is no {kind} {file}; check the path")
-    try:
-        # Opened here, because numpy does not close a damaged file.
-        with file.open("rb") as opened:
-            loaded = np.load(opened, allow_pickle=False)
-            return loaded if isinstance(loaded, np.ndarray) else dict(loaded)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        # Pickled objects are never loaded: they could run any code.
-        raise InputError(
-            f"cannot read {file} as arrays of numbers and strings: {error}; "
-            f"save it again with {'numpy.save' if file.suffix == '.npy' else 'numpy.savez'}, "
-            "without objects"
-        ) from None
 
 
 def checked_features(features: Shaped[np.ndarray, "..."]) -> Float32[np.ndarray, "n *shape"]:
@@ -256,7 +230,12 @@ def checked_strings(name: str, strings: Shaped[np.ndarray, "..."] | None) -> tup
         raise InputError(
             f"{name} is {strings.dtype} of shape {strings.shape}; it must be a list of strings"
         )
-    return tuple(strings.tolist())
+    numbers = np.ascontiguousarray(strings.astype(strings.dtype.newbyteorder("="))).view(np.uint32)
+    if np.any(numbers > sys.maxunicode):  # of which numpy would make invalid strings
+        raise InputError(f"{name} has characters that do not exist, so it is not valid text")
+    texts = tuple(strings.tolist())
+    check_text(texts, name)
+    return texts
 
 
 def checked_views(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from orbithash.data.images import ImageFiles
+from orbithash.data.images import ImageFiles, is_unicode
 from orbithash.data.splits import default_split, split_to_encode
 from orbithash.errors import InputError
 
@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp", ".gif"})
 HEIF_SUFFIXES = frozenset({".heic", ".heif", ".hif"})
 SYSTEM_FILES = frozenset({"thumbs.db", "desktop.ini"})  # of Windows, as hidden as .DS_Store
+NOT_UTF8 = "whose name is not UTF-8 (rename it)"
 MAX_KINDS = 6  # of skipped files that are named; the rest is counted
 
 
@@ -113,7 +114,8 @@ def images_named(names: Iterable[str]) -> list[str]:
 def list_images(folder: Path) -> tuple[list[Path], Counter[str]]:
     """Return the images beneath a folder, in alphabetical order, and how many files are not images.
 
-    These are counted by extension; hidden files are not counted. Links to folders are followed in
+    These are counted by extension; hidden files are not counted. Images must have names in UTF-8,
+    which tables, records and indexes are written in. Links to folders are followed in
     the folder itself, and not deeper, where they may form a loop.
     """
     images: list[Path] = []
@@ -122,9 +124,12 @@ def list_images(folder: Path) -> tuple[list[Path], Counter[str]]:
         for path in entry.rglob("*") if entry.is_dir() else [entry]:
             if is_hidden(path.relative_to(folder)):
                 continue
-            if is_image(path):
+            is_file = not path.is_dir() or path.is_symlink()
+            if is_file and not is_unicode(str(path.relative_to(folder))):
+                skipped[NOT_UTF8] += 1
+            elif is_image(path):
                 images.append(path)
-            elif not path.is_dir() or path.is_symlink():
+            elif is_file:
                 skipped[kind_of(path)] += 1
     return sorted(images), skipped
 

@@ -1,6 +1,7 @@
 """Labelled images: files on disk, or the items of a torch Dataset."""
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -63,6 +64,7 @@ class ImageFiles:
     def __post_init__(self) -> None:
         if not self.paths:
             raise InputError(f"there are no images in {self.root}; check the path")
+        check_text((str(self.root), *self.paths, *self.classes), f"the source {self.root}")
         check_class_names(self.labels, self.classes, n_images=len(self.paths))
         self.split.check(len(self.paths))
 
@@ -165,6 +167,18 @@ def read_dataset(dataset: Any) -> ImageDataset:
         classes=names,
         split=Split(train=np.arange(len(dataset))),
     )
+
+
+def check_text(texts: Iterable[str], what: str) -> None:
+    """Raise unless all texts can be names: without NUL, and complete characters, as UTF-8 needs."""
+    for text in texts:
+        if "\0" in text or not is_unicode(text):
+            raise InputError(f"{what} has {text!r}, which is not valid text; save it as UTF-8")
+
+
+def is_unicode(text: str) -> bool:
+    """Return whether a text can be written as UTF-8; names of files may be any bytes."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def check_class_names(labels: Labels, classes: tuple[str, ...], *, n_images: int) -> None:

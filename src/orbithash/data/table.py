@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int64
 
-from orbithash.data.images import ImageFiles
+from orbithash.data.images import ImageFiles, check_text
 from orbithash.data.splits import Split, default_split, split_to_encode
 from orbithash.errors import InputError, MissingExtraError
 from orbithash.files import whole_file
 
 PARTS = ("train", "query", "database")
-COLUMNS = ("path", "labels", "split")
+COLUMNS = ("path", "labels", "class", "split")
 NO_LABEL = ";"  # an empty cell is more likely a mistake
 
 
@@ -26,8 +26,10 @@ def image_table(
     """Open the images of a table, in its order.
 
     Paths are relative to the table's folder. `;` separates several labels of an image, and a lone
-    `;` stands for none. `+` joins several parts of the split, such as `train+database`; without the
-    column split, `default_split` makes the split. Classes are the labels in alphabetical order.
+    `;` stands for none. The column class, instead of labels, has exactly one label as it is, also
+    with `;` or spaces around it. `+` joins several parts of the split, such as `train+database`;
+    without the column split, `default_split` makes the split. Classes are the labels in
+    alphabetical order.
     With `undivided`, for encoding, every image trains, and there need not be queries or a database.
     If it need not be `labelled`, the column labels may be missing, and without any label all images
     have the class "".
@@ -35,9 +37,11 @@ def image_table(
     paths, labels, parts = [], [], []
     for position, row in read_rows(file, ("path", "labels") if labelled else ("path",)):
         paths.append(row["path"])
-        row.setdefault("labels", NO_LABEL)
-        names = {name.strip() for name in row["labels"].split(";")} - {""}
-        if not row["path"] or not row["labels"].strip():
+        is_class = "class" in row and "labels" not in row
+        text = row["class"] if is_class else row.get("labels", NO_LABEL).strip()
+        names = {text} if is_class else {name.strip() for name in text.split(";")} - {""}
+        check_text((row["path"], text), f"{position} of {file}")
+        if not row["path"] or not text:
             raise InputError(
                 f"{position} of {file} lacks a path or a label; give both, or {NO_LABEL} for an "
                 "image without labels"
@@ -88,12 +92,17 @@ def write_image_table(images: ImageFiles, file: Path) -> None:
     Paths are relative to the table, so that images and table can move together. Use it to keep a
     random split with the run that used it.
     """
-    if invalid := [name for name in images.classes if ";" in name]:
-        raise InputError(f"the class {invalid[0]!r} has a ;, which separates labels; rename it")
+    unusual = [name for name in images.classes if ";" in name or name != name.strip()]
+    if unusual and images.labels.ndim == 2:
+        raise InputError(
+            f"the class {unusual[0]!r} has a ; or spaces around it, which a table with several "
+            "labels per image cannot hold; rename it"
+        )
+    column = "class" if unusual else "labels"
     root = Path(os.path.relpath(images.root, file.parent))
     text = io.StringIO(newline="")
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(COLUMNS)
+    table.writerow(("path", column, "split"))
     parts = {name: set(getattr(images.split, name).tolist()) for name in PARTS}
     for row, path in enumerate(images.paths):
         labels = images.labels[row]
@@ -130,7 +139,7 @@ def read_rows(file: Path, needed: tuple[str, ...]) -> Iterator[tuple[str, dict[s
 
 def check_columns(file: Path, columns: list[str], needed: tuple[str, ...]) -> None:
     for column in needed:
-        if column not in columns:
+        if column not in columns and not (column == "labels" and "class" in columns):
             raise InputError(
                 f"{file} has no column {column!r}, only {', '.join(columns) or 'none'}; "
                 "it must have the columns path, labels and, optionally, split"
@@ -160,7 +169,7 @@ def read_parquet_rows(file: Path, columns: tuple[str, ...]) -> Iterator[dict[str
     Lists are joined by `;`, and missing values are empty.
     """
     try:
-        from pyarrow import ArrowException, ArrowInvalid, parquet
+        from pyarrow import parquet
     except ImportError:
         raise MissingExtraError("parquet") from None
     try:
@@ -170,7 +179,7 @@ def read_parquet_rows(file: Path, columns: tuple[str, ...]) -> Iterator[dict[str
             for batch in opened.iter_batches(columns=present):
                 for row in batch.to_pylist():
                     yield {name: as_text(value) for name, value in row.items()}
-    except (ArrowException, ArrowInvalid, OSError) as error:
+    except Exception as error:  # pyarrow raises all kinds of errors on damaged files
         raise InputError(f"cannot read {file}: {error}; save it as Parquet again") from None
 
 

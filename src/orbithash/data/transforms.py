@@ -2,13 +2,14 @@
 
 import io
 import re
+import stat
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Shaped, UInt8
-from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile, jpeg_factory
 
 from orbithash.errors import InputError, UnreadableImageError
@@ -25,6 +26,17 @@ MAX_PIXELS = 80_000_000  # about 320 MB when decoded; a small file can claim far
 # Phones take photographs of 108 and 200 million pixels. They are decoded row by row at a smaller
 # size; a progressive JPEG is in memory as a whole first.
 MAX_JPEG_PIXELS = 200_000_000
+BAND_PIXELS = 1 << 22
+# How an image is turned upright, by its EXIF orientation.
+TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 JPEG_START = b"\xff\xd8\xff"
 HEIF = "HEIF"  # Pillow's name of the format
 HEIF_ADVICE = "install orbithash[heif] to read it"
@@ -133,7 +145,10 @@ def decode_rgb(
             image.draft(None, (at_least, at_least))
             check_pixels(image.size, whole, limit=max_pixels)
             image.load()
-            return to_rgb(upright(image))
+            turn = turn_upright(image)
+            rgb = to_rgb(image)
+        del image  # of a large one, two copies in memory are enough
+        return rgb if turn is None else rgb.transpose(turn)
     except Exception as error:  # decoders raise all kinds of errors on damaged files
         path = file if isinstance(file, Path) else Path("image")
         raise UnreadableImageError(path, *diagnosis(error)) from error
@@ -141,6 +156,9 @@ def decode_rgb(
 
 def open_image(file: Path | io.BytesIO, *, formats: tuple[str, ...] | None = None) -> Image.Image:
     """Open an image as `Image.open` does; also JPEGs of any size, and HEIC if it is installed."""
+    if isinstance(file, Path) and not stat.S_ISREG(mode := file.stat().st_mode):
+        kind = "a folder" if stat.S_ISDIR(mode) else "a pipe, socket or device"  # which may wait
+        raise InputError(f"{kind}; give an image file")
     with file.open("rb") if isinstance(file, Path) else nullcontext(file) as opened:
         start = opened.read(12)
         opened.seek(0)
@@ -174,19 +192,40 @@ def check_pixels(size: tuple[int, int], whole: tuple[int, int], *, limit: int) -
 
 def upright(image: Image.Image) -> Image.Image:
     """Return the image rotated by its EXIF orientation; the argument is not changed."""
+    turn = turn_upright(image)
+    return image if turn is None else image.transpose(turn)
+
+
+def turn_upright(image: Image.Image) -> Image.Transpose | None:
+    """Return how the EXIF orientation says that an image is to be turned."""
     try:
-        rotated = image.getexif().get(ExifTags.Base.Orientation, 1) != 1
-        return ImageOps.exif_transpose(image) if rotated else image
+        return TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
     except Exception:  # an image with damaged EXIF data can still be used
-        return image
+        return None
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
-    """Convert an image of any mode to RGB: 16 bits are scaled to 8, transparency becomes white."""
+    """Convert an image of any mode to RGB: 16 bits are scaled to 8, transparency becomes white.
+
+    Large images are converted in bands, because intermediate ones have up to 8 bytes per pixel.
+    """
     if image.mode == "F":
         raise InputError(
             "its pixels are floating-point numbers with an unknown range; save it with 8 or 16 bits"
         )
+    width, height = image.size
+    is_plain = image.mode == "RGB" and not image.has_transparency_data
+    if is_plain or width * height <= BAND_PIXELS:
+        return band_to_rgb(image)
+    rgb = Image.new("RGB", image.size)
+    n_rows = max(1, BAND_PIXELS // width)
+    for top in range(0, height, n_rows):
+        band = (0, top, width, min(top + n_rows, height))
+        rgb.paste(band_to_rgb(image.crop(band)), band)
+    return rgb
+
+
+def band_to_rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I"):
         # 16-bit grey: Pillow would clip it at 255 instead of scaling it.
         grey = np.asarray(image).clip(0, 65535) // 256
@@ -202,7 +241,6 @@ FILE_ADVICE: dict[type[OSError], str] = {
     FileNotFoundError: "check the path",
     NotADirectoryError: "check the path",
     PermissionError: "check its permissions",
-    IsADirectoryError: "give an image file",
 }
 
 

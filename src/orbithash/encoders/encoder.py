@@ -12,6 +12,7 @@ from orbithash.codes import binarize, check_n_bits, pack
 from orbithash.data import ImageSource, LabelledFeatures, Vectors
 from orbithash.encoders.runs.record import Training
 from orbithash.errors import InputError, UnreadableImageError
+from orbithash.metrics.scores import Scores
 
 Data = ImageSource | LabelledFeatures | Vectors
 Progress = Callable[[int, int], None]  # items done, and items in all
@@ -143,3 +144,13 @@ class Encoder(Protocol):
 
     def save(self, folder: str | Path, *, force: bool = False) -> None:
         """Write a run's folder, which `orbithash.load` reads; `force` replaces an earlier run."""
+
+    def push_to_hub(
+        self,
+        repository: str,
+        *,
+        scores: Scores | None = None,
+        private: bool = False,
+        license: str | None = None,
+    ) -> str:
+        """Share the encoder on the Hugging Face Hub; return the address that `load` takes."""

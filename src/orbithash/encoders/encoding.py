@@ -5,6 +5,8 @@ codes      uint8 (n, bytes)
 n_bits     int
 labels     as in the source, where known
 paths      str (n,), where known
+source, root, stamps   str, where items have paths or labels: what an index knows them by
+shard      int (2,)               number and count, if it holds a part of the source
 classes    str, where known       the names of labels 0, 1, …
 query, database    int64, where the source has a split: row numbers in this file
 
@@ -19,6 +21,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from orbithash.encoders.encoder import Data, Encoded, Encoder, Progress, no_progress
+from orbithash.encoders.items import Origin
 from orbithash.files import whole_file
 
 
@@ -37,7 +40,13 @@ def encode_source(
     return encoded
 
 
-def write_codes(file: Path, encoded: Encoded, data: Data) -> None:
+def write_codes(
+    file: Path,
+    encoded: Encoded,
+    data: Data,
+    origin: Origin | None = None,
+    shard: tuple[int, int] | None = None,
+) -> None:
     """Write codes to an `.npz`, with labels, paths and split where the source has them."""
     arrays: dict[str, np.ndarray] = {
         "ids": encoded.rows,
@@ -50,10 +59,15 @@ def write_codes(file: Path, encoded: Encoded, data: Data) -> None:
         if data.classes:
             arrays["classes"] = np.array(data.classes)
     if data.paths is not None:
-        arrays["paths"] = np.array([data.paths[row] for row in encoded.rows])
+        arrays["paths"] = np.array([data.paths[row] for row in encoded.rows], np.str_)
     if data.split is not None and data.split.has_queries:
         for name, rows in (("query", data.split.query), ("database", data.split.database)):
             arrays[name] = encoded.positions(rows)
+    if origin is not None and ("labels" in arrays or "paths" in arrays):
+        arrays["source"], arrays["root"] = np.array(origin.source), np.array(origin.root)
+        arrays["stamps"] = np.array([origin.stamps[row] for row in encoded.rows.tolist()], np.str_)
+    if shard is not None:
+        arrays["shard"] = np.array(shard)
     with whole_file(file) as opened:
         np.savez(opened, allow_pickle=False, **arrays)
 

@@ -23,6 +23,7 @@ from orbithash.encoders.encoder import (
 from orbithash.encoders.runs.record import Epoch, Training
 from orbithash.encoders.runtime import exported
 from orbithash.errors import InputError
+from orbithash.metrics.scores import Scores
 from orbithash.networks import ClassCodeHead, FeatureHead, HashingNetwork, embed, network_weights
 
 if TYPE_CHECKING:  # an encoder without a hasher must not load scikit-learn
@@ -180,6 +181,23 @@ class FeatureEncoder:
         from orbithash.encoders.runs.run_folder import save_run  # which imports the encoders
 
         save_run(self, folder, force=force)
+
+    def push_to_hub(
+        self,
+        repository: str,
+        *,
+        scores: Scores | None = None,
+        private: bool = False,
+        license: str | None = None,
+    ) -> str:
+        """Share the encoder on the Hugging Face Hub; return the address that `load` takes.
+
+        The repository `OWNER/NAME` is created, or updated, with the run's files and a model card.
+        The card shows `scores`, as `orbithash.evaluate` returns them.
+        """
+        from orbithash.encoders.runs.hub import push_to_hub  # which imports the encoders
+
+        return push_to_hub(self, repository, scores=scores, private=private, license=license)
 
     def _checked(self, features: Any) -> Float[np.ndarray, "n *shape"]:
         vectors = np.asarray(features)

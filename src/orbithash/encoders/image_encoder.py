@@ -31,6 +31,7 @@ from orbithash.encoders.runs.fingerprints import check_features_by
 from orbithash.encoders.runs.record import Epoch, Training
 from orbithash.encoders.runtime import Runtime, choose_runtime, run_by, to_onnx
 from orbithash.errors import InputError, UnreadableImageError
+from orbithash.metrics.scores import Scores
 from orbithash.networks import (
     ClassCodeHead,
     FeatureHead,
@@ -264,6 +265,23 @@ class ImageEncoder:
         from orbithash.encoders.runs.run_folder import save_run  # which imports the encoders
 
         save_run(self, folder, force=force)
+
+    def push_to_hub(
+        self,
+        repository: str,
+        *,
+        scores: Scores | None = None,
+        private: bool = False,
+        license: str | None = None,
+    ) -> str:
+        """Share the encoder on the Hugging Face Hub; return the address that `load` takes.
+
+        The repository `OWNER/NAME` is created, or updated, with the run's files and a model card.
+        The card shows `scores`, as `orbithash.evaluate` returns them.
+        """
+        from orbithash.encoders.runs.hub import push_to_hub  # which imports the encoders
+
+        return push_to_hub(self, repository, scores=scores, private=private, license=license)
 
     @contextmanager
     def running(self, runtime: str) -> Iterator[Runtime]:

@@ -8,7 +8,8 @@ from orbithash.index.base import Index
 from orbithash.index.memory import MemoryIndex
 from orbithash.index.milvus.milvus_index import CONSISTENCY_LEVELS, MilvusIndex
 from orbithash.index.milvus.server import MilvusServer
-from orbithash.index.store.stored_index import StoredIndex, create_store
+from orbithash.index.store.copying import create_store
+from orbithash.index.store.stored_index import StoredIndex
 
 
 def open_index(address: str | Path, *, engine: str = "exact") -> Index:

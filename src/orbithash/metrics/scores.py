@@ -100,7 +100,7 @@ class Scores:
         """Read scores that `to_json` wrote."""
         try:
             return read_scores(json.loads(text))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise InputError(
                 f"got text that does not hold scores ({error!r}); pass the output of Scores.to_json"
             ) from error

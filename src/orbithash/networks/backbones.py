@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from orbithash.errors import InputError
 
+MAX_SIDE = 4096  # pixels; networks take a few hundred
+
 
 @dataclass(frozen=True)
 class View:
@@ -26,6 +28,13 @@ class View:
     crop: int
     keep_shape: bool = False
     interpolation: str = "bilinear"  # nearest, box, bilinear, bicubic or lanczos
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.crop <= self.resize <= MAX_SIDE:
+            raise InputError(
+                f"got a view of {self.crop} pixels cut from {self.resize}; give 1 to {MAX_SIDE} "
+                "pixels, and resize to at least as many as are cut"
+            )
 
 
 class PhotoBackbone(nn.Module):
@@ -62,10 +71,10 @@ class PhotoBackbone(nn.Module):
 
 def load_weights(backbone: PhotoBackbone, file: Path) -> None:
     """Load the weights of a safetensors file; every key must be present and fit."""
+    if not file.is_file():
+        raise InputError(f"weights file not found: {file}; check the path")
     try:
         weights = load_file(file)
-    except FileNotFoundError:
-        raise InputError(f"weights file not found: {file}; check the path") from None
     except (SafetensorError, OSError) as error:
         raise InputError(
             f"cannot read weights from {file}: {error}; give a safetensors file"

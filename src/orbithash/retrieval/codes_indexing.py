@@ -1,7 +1,9 @@
 """Store the codes of a file in an index, without an encoder: of any program, of any number."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +21,18 @@ DESCRIBED = 1 << 15  # codes with metadata that are stored together
 
 
 def index_codes(
-    index: Index, codes: CodesFile, *, new_ids: bool = False, progress: Progress = no_progress
+    index: Index,
+    codes: CodesFile,
+    *,
+    new_ids: bool = False,
+    as_source: bool = False,
+    progress: Progress = no_progress,
 ) -> IndexReport:
     """Store the codes of a file that are new or changed.
 
     Codes with paths or labels are known by them, as the images of a source are. Others are stored
-    once for each file, all or none. They keep their ids, unless `new_ids`.
+    once for each file, all or none. They keep their ids, unless `new_ids`. With `as_source`, codes
+    that `orbithash encode` wrote are stored as by `index_source`; the index must have the encoder.
     """
     if codes.n_bits != index.n_bits:
         raise InputError(
@@ -34,7 +42,12 @@ def index_codes(
     ids = None if new_ids else codes.ids
     if codes.paths is None and codes.labels is None:
         return index_bare(index, codes, ids, progress)
-    return index_described(index, codes, ids, progress)
+    if as_source and codes.stamps is not None:
+        known_as = partial(item_of_source, codes, item_names(codes))
+        report = index_described(index, codes, ids, progress, codes.source, known_as)
+        return replace(report, gone={})  # the file may hold a part, and leaves out unreadable ones
+    source = absolute_name(codes.file)
+    return index_described(index, codes, ids, progress, source, partial(metadata_of, codes, source))
 
 
 def index_bare(
@@ -66,19 +79,20 @@ def index_bare(
 
 
 def index_described(
-    index: Index, codes: CodesFile, ids: Int64[np.ndarray, " n"] | None, progress: Progress
+    index: Index,
+    codes: CodesFile,
+    ids: Int64[np.ndarray, " n"] | None,
+    progress: Progress,
+    source: str,
+    metadata: Callable[[int, bytes], Metadata],
 ) -> IndexReport:
-    source = absolute_name(codes.file)
     known, start = index.known(source), 0
     new = changed = unchanged = 0
     gone = {path: identifier for path, (identifier, _) in known.items()}
     for batch in reported(codes.batches(DESCRIBED), len(codes), progress):
         rows = range(start, start + len(batch))
         start += len(batch)
-        items = [
-            metadata_of(codes, row, code.tobytes(), source)
-            for row, code in zip(rows, batch, strict=True)
-        ]
+        items = [metadata(row, code.tobytes()) for row, code in zip(rows, batch, strict=True)]
         for item in items:
             gone.pop(item.path, None)
         is_known = np.array([item.path in known for item in items], dtype=np.bool_)
@@ -96,7 +110,24 @@ def index_described(
     return report(new, changed, unchanged, gone)
 
 
-def metadata_of(codes: CodesFile, row: int, code: bytes, source: str) -> Metadata:
+def item_names(codes: CodesFile) -> list[str]:
+    """Return the paths by which an index knows the items of the source."""
+    if codes.paths is None:
+        ids = range(len(codes)) if codes.ids is None else codes.ids
+        return [f"row {row}" for row in ids]
+    if not codes.root:
+        return list(codes.paths)
+    return [absolute_name(Path(codes.root) / path) for path in codes.paths]
+
+
+def item_of_source(codes: CodesFile, names: list[str], row: int, code: bytes) -> Metadata:
+    """Return an item's metadata as `index_source` would store it."""
+    labels = codes.label_names(row)
+    assert codes.stamps is not None
+    return Metadata(names[row], labels, codes.source, with_labels(codes.stamps[row], labels))
+
+
+def metadata_of(codes: CodesFile, source: str, row: int, code: bytes) -> Metadata:
     path = f"row {row}" if codes.paths is None else codes.paths[row]
     labels = codes.label_names(row)
     stamp = hashlib.blake2b(code, digest_size=8).hexdigest()

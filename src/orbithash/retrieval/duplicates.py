@@ -9,10 +9,11 @@ from jaxtyping import Bool, Int64
 from orbithash.data import ImageSource, LabelledFeatures
 from orbithash.data.sources import absolute_source
 from orbithash.encoders import Data, Encoder, Progress, encode_source, no_progress
+from orbithash.encoders.items import item_paths
 from orbithash.errors import InputError
 from orbithash.index import DuplicateGroups, ExactIndex, Index, Metadata, SearchEngine
 from orbithash.index.base import NO_METADATA
-from orbithash.retrieval.indexing import item_paths, label_names
+from orbithash.retrieval.indexing import label_names
 from orbithash.retrieval.query import still_stored
 
 SPLITS = ("train", "query", "database", "validation")

@@ -3,18 +3,22 @@
 import hashlib
 import zlib
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Int64
 
 from orbithash.data import ImageFiles, ImageSource
 from orbithash.data.sources import absolute_source
-from orbithash.encoders import Data, Encoder, Progress, no_progress
+from orbithash.encoders import Data, Encoded, Encoder, Progress, no_progress
+from orbithash.encoders.items import item_paths, item_stamp
 from orbithash.errors import InputError, PathInUseError
 from orbithash.files import absolute_name
 from orbithash.index import Index, Metadata, add_under_new_ids
+from orbithash.index.milvus.milvus_index import MilvusIndex
 
 BATCH = 1024  # items that are encoded and then stored together
 
@@ -39,21 +43,58 @@ def index_source(
     source: str,
     prune: bool = False,
     progress: Progress = no_progress,
+    ray: str | None = None,
 ) -> IndexReport:
     """Encode and store the items of a source that are new or changed.
 
     `source` names their origin; items from other sources are not touched. Each batch is stored as
-    soon as it is encoded, so that a call after an interruption continues from there.
+    soon as it is encoded, so that a call after an interruption continues from there. `ray` is the
+    address of a Ray cluster that encodes; its workers store in Milvus themselves.
     """
     items = source_items(data, source)
     known = index.known(source)
     present = {item.path for item in items if item.stamp != "missing"}
     rows = [row for row, item in enumerate(items) if is_new_or_changed(item, known)]
+    index.remove([])  # raises now, and not after minutes of encoding, if the index is read-only
+    if ray is not None and isinstance(index, MilvusIndex):
+        from orbithash.retrieval.milvus_workers import store_by_workers
+
+        new, changed, unreadable = store_by_workers(
+            *(index, encoder, data, items, rows, known, progress), address=ray
+        )
+    else:
+        embedded = embed_rows(encoder, data, np.array(rows, dtype=np.int64), progress, ray)
+        new, changed, unreadable = store_batches(index, embedded, items, known, source)
+    gone = {path: identifier for path, (identifier, _) in known.items() if path not in present}
+    if prune and gone:
+        index.remove(np.array(list(gone.values()), dtype=np.int64))
+    unchanged = sum(known.get(item.path, (0, ""))[1] == item.stamp for item in items)
+    return IndexReport(new, changed, unchanged, gone, prune, unreadable)
+
+
+def embed_rows(
+    encoder: Encoder, data: Data, rows: Int64[np.ndarray, " n"], progress: Progress, ray: str | None
+) -> Iterator[Encoded]:
+    """Embed the rows in batches, here or on a cluster."""
+    if ray is not None:
+        from orbithash.encoders.on_ray import embed_on_ray, ray_batches
+
+        return embed_on_ray(encoder, data, ray_batches(rows), progress, address=ray)
+    batches = [rows[start : start + BATCH] for start in range(0, len(rows), BATCH)]
+    return encoder.embed_batches(data, batches, progress)
+
+
+def store_batches(
+    index: Index,
+    batches: Iterator[Encoded],
+    items: Sequence[Metadata],
+    known: dict[str, tuple[int, str]],
+    source: str,
+) -> tuple[int, int, dict[str, str]]:
+    """Return how many items were added and replaced, and the reason for each unreadable one."""
     count, stored, new, changed = len(index), known, 0, 0
     unreadable: dict[str, str] = {}
-    index.remove([])  # raises now, and not after minutes of encoding, if the index is read-only
-    batches = [np.array(rows[i : i + BATCH], dtype=np.int64) for i in range(0, len(rows), BATCH)]
-    for encoded in encoder.embed_batches(data, batches, progress):
+    for encoded in batches:
         if len(index) != count + new:  # another process adds, perhaps from the same source
             count, stored = len(index) - new, index.known(source)
         codes = encoded.codes
@@ -71,11 +112,7 @@ def index_source(
         index.update(ids, codes[is_known], replaced)
         changed += len(replaced)
         unreadable |= encoded.unreadable
-    gone = {path: identifier for path, (identifier, _) in known.items() if path not in present}
-    if prune and gone:
-        index.remove(np.array(list(gone.values()), dtype=np.int64))
-    unchanged = sum(known.get(item.path, (0, ""))[1] == item.stamp for item in items)
-    return IndexReport(new, changed, unchanged, gone, prune, unreadable)
+    return new, changed, unreadable
 
 
 def source_identity(source: Any, data: Data) -> str:
@@ -106,25 +143,13 @@ def is_new_or_changed(item: Metadata, known: dict[str, tuple[int, str]]) -> bool
 def source_items(data: Data, source: str) -> list[Metadata]:
     """Return the metadata of each item, with a stamp that differs when the item has changed."""
     paths = item_paths(data)
-    if isinstance(data, ImageSource):
-        stamps = [data.stamp(row) for row in range(len(data))]
-    else:
-        stamps = [
-            hashlib.blake2b(row.tobytes(), digest_size=8).hexdigest() for row in data.features
-        ]
+    stamps = [item_stamp(data, row) for row in range(len(data))]
     if twice := [path for path, times in Counter(paths).items() if times > 1]:
         raise InputError(f"{source} lists {twice[0]} twice; name each item once")
     return [
         Metadata(path, names, source, with_labels(stamp, names))
         for path, names, stamp in zip(paths, label_names(data), stamps, strict=True)
     ]
-
-
-def item_paths(data: Data) -> list[str]:
-    """Return the file of each item, or its name in the source."""
-    if isinstance(data, ImageFiles):
-        return [absolute_name(data.root / path) for path in data.paths]
-    return list(data.paths or (f"row {row}" for row in range(len(data))))
 
 
 def with_labels(stamp: str, labels: tuple[str, ...]) -> str:

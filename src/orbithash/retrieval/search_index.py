@@ -114,12 +114,14 @@ class SearchIndex:
         name: str | None = None,
         prune: bool = False,
         progress: bool | Progress | None = None,
+        ray: str | None = None,
     ) -> IndexReport:
         """Encode and store the images, or features, of a source that are new or changed.
 
         `name` identifies the source in later calls. By default a path is its own name, and data in
         memory are known by their content. With `prune`, stored items that the source no longer has
-        are removed. A progress bar is shown by default in a terminal.
+        are removed. A progress bar is shown by default in a terminal. `ray` is the address of a Ray
+        cluster that encodes, or "local".
         """
         from orbithash.encoders.progress import reporting
 
@@ -132,6 +134,7 @@ class SearchIndex:
                 source=name or source_identity(source, data),
                 prune=prune,
                 progress=report,
+                ray=ray,
             )
 
     def query(

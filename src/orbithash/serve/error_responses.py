@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 from orbithash.errors import (
     DamagedIndexError,
     InputError,
+    ReplacedIndexError,
     ServerError,
     StorageError,
     UnknownIdError,
@@ -34,6 +35,7 @@ SERVICE_ERRORS: tuple[type[Exception], ...] = (
     UnprocessableError,
     OverloadedError,
     InputError,
+    ReplacedIndexError,
     ServerError,
     StorageError,
 )
@@ -80,7 +82,7 @@ async def on_service_error(request: Request, error: Exception) -> Response:
         case StorageError():
             logger.error("%s", error)  # names folders of the server
             return error_response(503, "the index cannot be written now; try again", RETRY_SOON)
-        case ServerError():
+        case ServerError() | ReplacedIndexError():
             logger.error("%s", error)
             return error_response(503, "the index is unavailable; try again", RETRY_SOON)
         case DamagedIndexError():

@@ -20,9 +20,13 @@ FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 STORED_FORMATS = (*FORMATS, HEIF)  # of files that the owner of the index has indexed
 MEDIA_TYPES = {name: f"image/{name.lower()}" for name in STORED_FORMATS} | {"MPO": "image/jpeg"}
 SUFFIXES = {"JPEG": ".jpg", "MPO": ".jpg", "TIFF": ".tif"}
+# TIFF tags, and values of the first.
+COMPRESSION, STRIPS, STRIP_LENGTHS, TILES, TILE_LENGTHS = 259, 273, 279, 324, 325
+OLD_JPEG, JPEG_STRIPS = 6, 7
 THUMBNAIL_PIXELS = 320  # of the longer side
 # Twice the usual number in a progressive JPEG; the decoder passes over the image once per scan.
 MAX_SCANS = 20
+SCAN = b"\xff\xda"  # begins a scan, and cannot occur inside one
 CACHE_BYTES = 64 << 20  # about 4,000 thumbnails
 
 
@@ -30,8 +34,7 @@ def decode_upload(content: bytes, *, at_least: int, max_pixels: int) -> Image.Im
     """Decode an uploaded file to RGB; `UnprocessableError` says what is wrong with it."""
     if not content:
         raise UnprocessableError("the image is empty; send a file of one of " + ", ".join(FORMATS))
-    # FF DA marks a scan and cannot occur inside one.
-    if content[:2] == b"\xff\xd8" and content.count(b"\xff\xda") > MAX_SCANS:
+    if max(content.count(SCAN, start, stop) for start, stop in jpeg_parts(content)) > MAX_SCANS:
         raise UnprocessableError(
             f"the image has more than {MAX_SCANS} scans; save it again as a baseline JPEG"
         )
@@ -47,6 +50,24 @@ def decode_upload(content: bytes, *, at_least: int, max_pixels: int) -> Image.Im
         raise UnprocessableError(
             f"the image cannot be read: {error.reason}; {error.advice}"
         ) from None
+
+
+def jpeg_parts(content: bytes) -> list[tuple[int, int]]:
+    """Return the bounds of each JPEG in a file: the file itself, or strips or tiles of a TIFF."""
+    whole = [(0, len(content))]
+    try:
+        with Image.open(io.BytesIO(content), formats=["TIFF"]) as image:
+            tags = dict(image.tag_v2)  # type: ignore[attr-defined]
+    except Exception:  # not a TIFF, or `decode_upload` reports it
+        return whole if content.startswith(b"\xff\xd8") else [(0, 0)]
+    if tags.get(COMPRESSION) not in (OLD_JPEG, JPEG_STRIPS):
+        return [(0, 0)]
+    is_tiled = TILES in tags
+    offsets = tags.get(TILES if is_tiled else STRIPS)
+    lengths = tags.get(TILE_LENGTHS if is_tiled else STRIP_LENGTHS)
+    if not isinstance(offsets, tuple) or not isinstance(lengths, tuple) or not all(lengths):
+        return whole  # the decoder guesses the bounds then
+    return [(start, start + length) for start, length in zip(offsets, lengths, strict=False)]
 
 
 def declared_pixels(content: bytes) -> int:

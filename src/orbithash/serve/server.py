@@ -1,27 +1,29 @@
-"""The server process: listens, limits connections, serves, and shuts down gracefully."""
+"""The server process: listens, serves, and shuts down gracefully."""
 
 import asyncio
 import socket
+import sys
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
-import h11
 import numpy as np
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from orbithash.encoders import Encoder
 from orbithash.errors import DamagedIndexError, InputError
 from orbithash.index import Index
 from orbithash.serve import several_workers
 from orbithash.serve.app import create_app
-from orbithash.serve.limits.limiters import CLIENT_DIVISOR
-from orbithash.serve.settings import ServeSettings, check_exposure, is_loopback
+from orbithash.serve.limits.connections import AcceptErrors, limited_protocol
+from orbithash.serve.settings import ServeSettings, check_exposure
 
 SHUTDOWN_SECONDS = 30  # for requests in flight
 BACKLOG = 2048  # connections that the kernel queues until they are accepted
+ACCEPTED_AT_ONCE = 16  # connections; some hundred may be open before the first is counted
+# A thread that computes gives way to the event loop after this time, and not after Python's 5 ms:
+# a request changes threads some ten times.
+SWITCH_SECONDS = 0.0005
 
 
 def run_server(
@@ -37,9 +39,7 @@ def run_server(
     with listen(settings.host, settings.port) as listener:
         app = create_app(index, encoder_or_none(index), settings)
         ready(address_of(listener))
-        # uvicorn raises the signal again after its shutdown; Ctrl-C is handled by then.
-        with suppress(KeyboardInterrupt):
-            create_server(app, settings).run(sockets=[listener])
+        run_app(app, settings, listener)
 
 
 def run_workers(
@@ -58,11 +58,18 @@ def run_workers(
         def work() -> None:
             index = open_served()
             app = create_app(index, encoder_or_none(index), settings)
-            with suppress(KeyboardInterrupt):
-                create_server(app, settings).run(sockets=[listener])
+            run_app(app, settings, listener)
 
         ready(address_of(listener))
         several_workers.run_workers(work, n_workers)
+
+
+def run_app(app: Callable[..., object], settings: ServeSettings, listener: socket.socket) -> None:
+    """Serve until this process is interrupted or terminated."""
+    sys.setswitchinterval(SWITCH_SECONDS)
+    # uvicorn raises the signal again after its shutdown; Ctrl-C is handled by then.
+    with suppress(KeyboardInterrupt):
+        create_server(app, settings).run(sockets=[listener])
 
 
 def load_kernels() -> None:
@@ -78,30 +85,49 @@ def load_kernels() -> None:
 
 
 def create_server(app: Callable[..., object], settings: ServeSettings) -> uvicorn.Server:
-    return uvicorn.Server(
+    return Server(
         uvicorn.Config(
             app,
             # Fixed, so that the server does not depend on other installed packages.
-            http=LimitedHttpProtocol,
+            http=limited_protocol(4 * settings.limits.concurrency),
             loop="asyncio",
-            log_level="warning",
+            # uvicorn warns of each malformed request, and so of as many as a client likes.
+            log_level="error",
             access_log=False,
             server_header=False,
             proxy_headers=settings.behind_proxy,
             forwarded_allow_ips="127.0.0.1,::1",
-            # Counts connections, of which most are idle, not requests.
-            limit_concurrency=max(MAX_CONNECTIONS, 4 * settings.limits.concurrency),
+            backlog=ACCEPTED_AT_ONCE,
             timeout_keep_alive=15,
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         )
     )
 
 
+class Server(uvicorn.Server):
+    """uvicorn's server, which logs little when it cannot accept connections."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().set_exception_handler(AcceptErrors())
+        await super().startup(sockets)
+
+
+class Listener(socket.socket):
+    """A listening socket that lets many connections wait, however few are accepted at once.
+
+    asyncio calls `listen` with the number that it accepts at once.
+    """
+
+    def listen(self, backlog: int = BACKLOG, /) -> None:
+        super().listen(BACKLOG)
+
+
 def listen(host: str, port: int) -> socket.socket:
     """Open a listening socket; port 0 selects a free one."""
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address[:2], family=family, backlog=BACKLOG)
+        opened = socket.create_server(address[:2], family=family, backlog=BACKLOG)
+        return Listener(fileno=opened.detach())
     except OSError as error:
         raise InputError(
             f"cannot listen on {host}, port {port}: {error.strerror}; give another --host or --port"
@@ -124,71 +150,3 @@ def encoder_or_none(index: Index) -> Encoder | None:
     from orbithash.encoders.runs.model_file import encoder_from_bytes  # with torch
 
     return encoder_from_bytes(content)
-
-
-MAX_CONNECTIONS = 1000  # of all clients
-HEADER_TIMEOUT = 10.0  # seconds for the headers of a request to arrive, from the first byte on
-WRITE_TIMEOUT = 10.0  # seconds in which a client must read some of a response
-
-
-class LimitedHttpProtocol(H11Protocol):
-    """uvicorn's HTTP protocol with timeouts and a limit of connections per client."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._header_timer, self._write_timer = AbortTimer(), AbortTimer()
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        if self._exceeds_connection_limit():
-            transport.abort()
-        else:
-            self._header_timer.start(self, HEADER_TIMEOUT)
-
-    def _exceeds_connection_limit(self) -> bool:
-        """Return whether the client has more than its quarter; loopback clients may have all."""
-        if self.client is None or is_loopback(self.client[0]):
-            return False
-        n_of_client = sum(
-            isinstance(other, H11Protocol)
-            and other.client is not None
-            and other.client[0] == self.client[0]
-            for other in self.connections
-        )
-        return n_of_client > (self.limit_concurrency or MAX_CONNECTIONS) // CLIENT_DIVISOR
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self.conn.their_state is h11.IDLE:  # the headers are incomplete
-            self._header_timer.start(self, HEADER_TIMEOUT)
-        else:
-            self._header_timer.cancel()
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._write_timer.start(self, WRITE_TIMEOUT)
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self._write_timer.cancel()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._header_timer.cancel()
-        self._write_timer.cancel()
-        super().connection_lost(exc)
-
-
-class AbortTimer:
-    """Aborts a connection unless it is cancelled in time; a running timer is not restarted."""
-
-    def __init__(self) -> None:
-        self._handle: asyncio.TimerHandle | None = None
-
-    def start(self, connection: H11Protocol, seconds: float) -> None:
-        if self._handle is None:
-            self._handle = connection.loop.call_later(seconds, connection.transport.abort)
-
-    def cancel(self) -> None:
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None

@@ -3,11 +3,15 @@
 import base64
 import binascii
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float, UInt8
+from pydantic_core import to_json
 
 from orbithash.codes import code_bytes, pack
 from orbithash.encoders import Encoder
@@ -49,16 +53,20 @@ if TYPE_CHECKING:
 Code = UInt8[np.ndarray, " bytes"]
 Embedding = Float[np.ndarray, " bits"]
 
-N_SEARCH_THREADS, N_IMAGE_THREADS = 4, 2
+# More threads would only compete: what searches compiled code uses all cores by itself.
+N_SEARCH_THREADS, N_IMAGE_THREADS = 2, 2
 MAX_QUEUED_GROUPS = 4  # requests for groups of near-duplicates that wait
+NO_TIME = Timing(encoding=0.0, searching=0.0)
 REQUEST_PIXELS_FACTOR = 2  # pixels of all images of a request, in multiples of the limit of one
+PIECE_HITS = 1000  # of searches that are done together; they take some hundredths of a second
 
 
 class Service:
     """One index, its encoder, and a worker pool for each kind of work.
 
     Queues are unbounded except for encoding: the middleware limits the requests in flight, but one
-    request can bring many images, and each takes long.
+    request can bring many images, and each takes long. Clients take turns in every pool; long work
+    is done in pieces, an image or some searches each, so that a turn is short.
     """
 
     def __init__(
@@ -99,10 +107,11 @@ class Service:
             pool.close()
         self.index.close()
 
-    async def search(self, requests: Sequence[SearchRequest]) -> list[SearchResponse]:
-        """Search for each request."""
+    async def search(self, requests: Sequence[SearchRequest]) -> list[bytes]:
+        """Search for each request; return the responses as JSON."""
         start = time.perf_counter()
         n_hits = [self._max_hits(request.k, request.radius) for request in requests]
+        await self._check_cost(n_hits, [request.labels for request in requests])
         embeddings = await self._embeddings_of(requests)
         codes = [parse_code(request, self.index.n_bits) for request in requests]
         queries = [
@@ -125,8 +134,8 @@ class Service:
         radius: int | None,
         labels: Sequence[str],
         symmetric: bool,
-    ) -> SearchResponse:
-        """Search by an uploaded image file."""
+    ) -> bytes:
+        """Search by an uploaded image file; return the response as JSON."""
         start = time.perf_counter()
         n_hits = self._max_hits(k, radius)
         (embedding,) = await self.embed_images([image])
@@ -150,7 +159,8 @@ class Service:
             raise UnprocessableError(
                 "this index has no encoder for images; search by id, or give code or bits"
             )
-        return await self.encoding_pool.run(self._embed, self.encoder, images)
+        embed = partial(self._embed, self.encoder, Spent())
+        return await self.encoding_pool.run_each(embed, images)
 
     async def _embeddings_of(self, inputs: Sequence[CodeInput]) -> list[Embedding | None]:
         """Return the embedding of each input that has one, or an image."""
@@ -183,45 +193,69 @@ class Service:
             raise UnprocessableError(f"k is {k}; at most {max_k} is allowed")
         return k
 
-    def _embed(self, encoder: "ImageEncoder", images: Sequence[bytes | str]) -> list[Embedding]:
-        start, limits, n_pixels = time.perf_counter(), self.settings.limits, 0
-        max_pixels = REQUEST_PIXELS_FACTOR * limits.pixels
-        embeddings = []
-        for image in images:  # one at a time: a batch of large ones would fill the memory
-            content = decode_base64(image) if isinstance(image, str) else image
-            # Many small files that declare large images would block the encoder for minutes.
-            n_pixels += declared_pixels(content)
-            if n_pixels > max_pixels:
+    async def _check_cost(self, n_hits: Sequence[int], labels: Sequence[Sequence[str]]) -> None:
+        """Raise if the searches of one request would take too long together."""
+        limits = self.settings.limits
+        if len(n_hits) > 1 and sum(n_hits) > limits.request_hits:
+            raise UnprocessableError(
+                f"the searches may have {sum(n_hits):,} hits in total; at most "
+                f"{limits.request_hits:,} are allowed in one request: send fewer searches at once, "
+                "or give each a smaller k"
+            )
+        n_filters = len({tuple(each) for each in labels if each})
+        if n_filters > 1:
+            count = await self.search_pool.run(len, self.index)
+            allowed = max(1, limits.filtered_items // max(1, count))
+            if n_filters > allowed:
                 raise UnprocessableError(
-                    f"the images have more than {max_pixels:,} pixels in total; send fewer"
+                    f"the searches have {n_filters} different lists of labels; at most {allowed} "
+                    f"are allowed in one request to an index of {count:,} items: send fewer "
+                    "searches at once"
                 )
-            if time.perf_counter() - start > limits.encoding_seconds:
-                raise UnprocessableError("the images take too long to encode; send fewer at once")
-            decoded = decode_upload(content, at_least=encoder.view.resize, max_pixels=limits.pixels)
-            embeddings.append(encoder.embed([decoded])[0])
-        self.metrics.images_encoded.inc(len(images))
-        self.metrics.encoding_seconds.inc(time.perf_counter() - start)
-        return embeddings
 
-    async def _find(self, queries: Sequence[Query], start: float) -> list[SearchResponse]:
+    def _embed(self, encoder: "ImageEncoder", spent: "Spent", image: bytes | str) -> Embedding:
+        start, limits = time.perf_counter(), self.settings.limits
+        max_pixels = REQUEST_PIXELS_FACTOR * limits.pixels
+        content = decode_base64(image) if isinstance(image, str) else image
+        # Many small files that declare large images would block the encoder for minutes.
+        spent.pixels += declared_pixels(content)
+        if spent.pixels > max_pixels:
+            raise UnprocessableError(
+                f"the images have more than {max_pixels:,} pixels in total; send fewer"
+            )
+        if spent.seconds > limits.encoding_seconds:
+            raise UnprocessableError("the images take too long to encode; send fewer at once")
+        decoded = decode_upload(content, at_least=encoder.view.resize, max_pixels=limits.pixels)
+        embedding: Embedding = encoder.embed([decoded])[0]
+        seconds = time.perf_counter() - start
+        spent.seconds += seconds
+        self.metrics.images_encoded.inc()
+        self.metrics.encoding_seconds.inc(seconds)
+        return embedding
+
+    async def _find(self, queries: Sequence[Query], start: float) -> list[bytes]:
         encoded = time.perf_counter()
-        responses = await self.search_pool.run(self._respond, queries)
-        timing = Timing(
-            encoding=round(1e3 * (encoded - start), 3),
-            searching=round(1e3 * (time.perf_counter() - encoded), 3),
-        )
-        for response in responses:
-            response.took = timing
-        return responses
+        timing = Timing(encoding=round(1e3 * (encoded - start), 3), searching=0.0)
+        find_piece = partial(self._respond, timing, encoded)
+        return list(chain(*await self.search_pool.run_each(find_piece, in_pieces(queries))))
 
-    def _respond(self, queries: Sequence[Query]) -> list[SearchResponse]:
+    def _respond(self, timing: Timing, encoded: float, queries: Sequence[Query]) -> list[bytes]:
         results, count = find(self.index, queries), len(self.index)
-        return [
-            self._response(query, result, count)
+        where = queries[0].where  # that of all of them
+        n_with_labels = None if where is None else self.index.count(where)
+        responses = [
+            self._response(query, result, count, n_with_labels)
             for query, result in zip(queries, results, strict=True)
         ]
+        timing.searching = round(1e3 * (time.perf_counter() - encoded), 3)
+        for response in responses:
+            response.took = timing
+        # Here and not on the event loop, which other requests wait for.
+        return [to_json(response) for response in responses]
 
-    def _response(self, query: Query, result: Result, count: int) -> SearchResponse:
+    def _response(
+        self, query: Query, result: Result, count: int, n_with_labels: int | None
+    ) -> SearchResponse:
         item = None if result.item is None else self.item(result.item)
         labels = frozenset(item.labels if item else ())
         hits = [
@@ -244,12 +278,33 @@ class Service:
             hits=hits,
             n_bits=self.index.n_bits,
             count=count,
-            n_with_labels=None if query.where is None else self.index.count(query.where),
+            n_with_labels=n_with_labels,
             nearest_distance=None
             if hits or query.radius is None
             else nearest_distance(self.index, result.code, query.where, without=query.id),
-            took=Timing(encoding=0.0, searching=0.0),  # set when the search is done
+            took=NO_TIME,  # set when the search is done
         )
+
+
+@dataclass
+class Spent:
+    """What the images of one request have cost so far."""
+
+    pixels: int = 0
+    seconds: float = 0.0
+
+
+def in_pieces(queries: Sequence[Query]) -> Iterator[list[Query]]:
+    """Split queries into runs with one filter and some number of hits in total."""
+    piece: list[Query] = []
+    n_hits = 0
+    for query in queries:
+        n_hits += query.k or 0
+        if piece and (n_hits > PIECE_HITS or query.where != piece[0].where):
+            yield piece
+            piece, n_hits = [], query.k or 0
+        piece.append(query)
+    yield piece
 
 
 def image_encoder(encoder: Encoder) -> "ImageEncoder | None":

@@ -27,6 +27,8 @@ class Limits:
     encoding_seconds: float = 20.0  # per request; after that no further image is started
     batch: int = 64  # searches or items per request
     k: int = 1000  # hits per search
+    request_hits: int = 10_000  # of all searches of a request, by their k
+    filtered_items: int = 10_000_000  # different lists of labels of a request, times items
 
 
 @dataclass(frozen=True)

@@ -76,16 +76,16 @@ class Checkpoints:
                 f"{self.file.parent} was started with other {changed}; use the same, "
                 "or start again with --force instead of --resume"
             )
+        rank = self.processes.rank
         try:
             state.restore(tensors, header["values"])
-        except (RuntimeError, LookupError) as error:
+            torch.set_rng_state(tensors[f"random/{rank}/processor"])
+        except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
             reason = str(error).partition("\n")[0]
             raise InputError(
                 f"{self.file.parent} was started by another version of orbithash ({reason}); "
                 "start again with --force instead of --resume"
             ) from None
-        rank = self.processes.rank
-        torch.set_rng_state(tensors[f"random/{rank}/processor"])
         device, drawn = device_of(state.network), tensors.get(f"random/{rank}/device")
         if device.type == "cuda" and drawn is not None:  # otherwise it was begun on a CPU
             torch.cuda.set_rng_state(drawn, device)
@@ -97,23 +97,33 @@ def read_header(file: Path) -> dict[str, Any]:
     """Return the settings and plain values of a checkpoint, without its tensors."""
     try:
         with safe_open(file, framework="pt") as opened:
-            return dict(json.loads((opened.metadata() or {})[HEADER]))
-    except (SafetensorError, OSError, ValueError, LookupError) as error:
+            return header_of(opened)
+    except (SafetensorError, OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise unreadable_checkpoint(file, error) from None
 
 
+def header_of(opened: Any) -> dict[str, Any]:
+    header = json.loads((opened.metadata() or {})[HEADER])
+    kinds = {"made_with": str, "values": dict}
+    if not all(isinstance(header[name], kind) for name, kind in kinds.items()):
+        raise TypeError
+    return dict(header)
+
+
 def unreadable_checkpoint(file: Path, error: Exception) -> InputError:
+    no_state = isinstance(error, LookupError | TypeError)
+    reason = "it holds no state of a run" if no_state else error
     return InputError(
-        f"cannot read the checkpoint {file}: {error}; start again with --force instead of --resume"
+        f"cannot read the checkpoint {file}: {reason}; start again with --force instead of --resume"
     )
 
 
 def read(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         with safe_open(file, framework="pt") as opened:
-            header = json.loads((opened.metadata() or {})[HEADER])
+            header = header_of(opened)
             return {name: opened.get_tensor(name) for name in opened.keys()}, header  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError, LookupError) as error:
+    except (SafetensorError, OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise unreadable_checkpoint(file, error) from None
 
 

@@ -5,7 +5,6 @@ whole   all of the network learns, from a head that was trained first
 """
 
 import copy
-import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -22,7 +21,7 @@ from orbithash.data import (
     training_rows,
 )
 from orbithash.encoders import Encoder, Epoch, ImageEncoder
-from orbithash.encoders.runs.fingerprints import check_features_by
+from orbithash.encoders.runs.fingerprints import check_features_by, parsed
 from orbithash.encoders.runs.run_folder import CHECKPOINT, FEATURES, HEAD_CHECKPOINT
 from orbithash.errors import InputError
 from orbithash.files import partial_folder
@@ -194,7 +193,7 @@ def begun_before(out: Path | None) -> bool:
     checkpoint = partial_folder(out) / CHECKPOINT if out is not None else None
     if checkpoint is None or not checkpoint.exists():
         return False
-    begun: Mapping[str, Any] = json.loads(read_header(checkpoint)["made_with"])
+    begun = parsed(read_header(checkpoint)["made_with"])
     return "images" in begun and "tune" not in begun
 
 

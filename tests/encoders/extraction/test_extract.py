@@ -89,6 +89,27 @@ def test_a_stopped_run_goes_on_where_it_was_and_ends_the_same(folder, out, tmp_p
     assert {path.name for path in tmp_path.iterdir()} == {"pets", "features.npz", "at_once.npz"}
 
 
+@pytest.mark.parametrize("damage", ["cut", "another array", "fewer rows", "text"])
+def test_a_damaged_part_is_one_clear_error_and_computed_again_afterwards(folder, out, damage):
+    images = class_folders(folder)
+    with pytest.raises(StoppedError):
+        extract_features(images, TinyBackbone(), out, batch_size=2, progress=stop_after(10))
+    part = out.with_name(out.name + ".partial") / "shard-000001.npz"
+    if damage == "cut":
+        part.write_bytes(part.read_bytes()[:-40])
+    elif damage == "another array":
+        np.savez(part, other=np.arange(3))
+    elif damage == "fewer rows":
+        np.savez(
+            part, features=np.zeros((3, 2)), readable=np.ones(3, bool), reasons=np.array([], "U1")
+        )
+    else:
+        part.write_text("no archive")
+    with pytest.raises(InputError, match="were damaged and have been removed"):
+        extract_features(images, TinyBackbone(), out, batch_size=2)
+    assert extract_features(images, TinyBackbone(), out, batch_size=2).n_computed == 4
+
+
 def test_a_finished_file_is_not_made_again(folder, out):
     images = class_folders(folder)
     extract_features(images, TinyBackbone(), out)

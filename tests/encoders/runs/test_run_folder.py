@@ -1,5 +1,6 @@
 import json
 import logging
+import os
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -10,7 +11,7 @@ import orbithash
 from coloured_images import coloured
 from feature_files import clouds
 from indexed_runs import feature_run, image_run
-from orbithash.data import LabelledFeatures, Split, training_rows, write_features
+from orbithash.data import LabelledFeatures, Split, image_table, training_rows, write_features
 from orbithash.encoders import Epoch, FeatureEncoder, RunRecord, Training, load_run, save_run
 from orbithash.encoders.runs.run_folder import (
     epoch_logger,
@@ -155,9 +156,19 @@ def test_a_split_without_queries_is_kept(tmp_path):
     assert len(trained_queries(tmp_path, queries)) == 1
 
 
-def test_class_names_that_a_table_cannot_hold_leave_the_split_out(tmp_path, caplog):
+def test_the_split_is_kept_also_if_a_class_has_a_semicolon_in_its_name(tmp_path):
     images = coloured(tmp_path / "images")
     odd = replace(images, classes=("a;b", *images.classes[1:]))
+    write_split(odd, tmp_path)
+    assert image_table(tmp_path / "split.csv").classes == tuple(sorted(odd.classes))
+    trained = replace(odd, split=Split(images.split.query, images.split.train, images.split.train))
+    assert len(trained_queries(tmp_path, trained)) == len(images.split.train)
+
+
+def test_names_that_a_table_of_several_labels_cannot_hold_leave_the_split_out(tmp_path, caplog):
+    images = coloured(tmp_path / "images")
+    several = images.labels[:, None] == np.arange(len(images.classes))
+    odd = replace(images, labels=several, classes=("a;b", *images.classes[1:]))
     with caplog.at_level(logging.WARNING):
         write_split(odd, tmp_path)
     assert "the split is not kept" in caplog.text
@@ -241,3 +252,30 @@ def test_images_whose_features_trained_a_head_are_found_by_their_paths(tmp_path,
         caplog.clear()
         keep_trained_before(head, images, images.split.train[:5], None)
         assert caplog.text == ""
+
+
+def test_a_run_that_holds_a_pipe_is_refused_without_opening_it(tmp_path):
+    run = feature_run(tmp_path / "run")
+    os.mkfifo(run / "run.json")
+    with pytest.raises(InputError, match=r"run.json is a pipe, socket or device; remove it"):
+        load_run(run)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        "[" * 100_000,
+        '{"method": 3, "n_bits": 12}',
+        '{"method": "lsh", "n_bits": "12"}',
+        '{"method": "lsh", "n_bits": 12, "settings": []}',
+        '{"method": "lsh", "n_bits": 12, "settings": {"validation": "x"}}',
+        '{"method": "lsh", "n_bits": 12, "nested": {"x": 1}}',
+        '{"method": "lsh", "n_bits": 12, "held_out_classes": [3]}',
+    ],
+    ids=lambda record: record[:60],
+)
+def test_a_record_of_another_kind_is_refused(record, tmp_path):
+    run = feature_run(tmp_path / "run")
+    (run / "run.json").write_text(record)
+    with pytest.raises(InputError, match="is not a run"):
+        load_run(run)

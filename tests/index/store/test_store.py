@@ -12,8 +12,8 @@ import pytest
 
 from orbithash.errors import CodeLengthError, DamagedIndexError, InputError, StorageError
 from orbithash.index import Metadata, Where, create_index, open_index
+from orbithash.index.store import copying as creation
 from orbithash.index.store import database
-from orbithash.index.store import stored_index as creation
 from orbithash.index.store.database import FILE
 from orbithash.index.store.stored_index import StoredIndex
 
@@ -345,7 +345,7 @@ def test_a_failed_creation_leaves_nothing(tmp_path, monkeypatch):
     def fail(connection, folder):
         raise StorageError("no room")
 
-    monkeypatch.setattr("orbithash.index.store.stored_index.writing", fail)
+    monkeypatch.setattr("orbithash.index.store.copying.writing", fail)
     with pytest.raises(StorageError):
         create_index(tmp_path / "index.orbit", 16)
     assert list(tmp_path.iterdir()) == []

@@ -83,7 +83,7 @@ def test_statistics_of_a_large_index_use_a_sample(tmp_path):
         )
         statistics = compute_statistics(index)
     assert len(statistics.sample) == 1000
-    assert statistics.labels == {"a": 5000, "b": 2500}
+    assert statistics.frequent_labels == {"a": 5000, "b": 2500}
     assert sum(statistics.distances) == 1000 * 999 // 2
     assert np.argmax(statistics.distances) == 8
 

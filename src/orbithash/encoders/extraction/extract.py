@@ -198,7 +198,8 @@ def cached_features(
     cache: FeatureCache, views: list[ImageView], images: ImageSource, fingerprint: str
 ) -> tuple[LabelledFeatures, dict[str, str]]:
     """Return the cached features of all views, and the reason for each unreadable image."""
-    parts = [cache.read(number) for number in range(n_parts(views))]
+    sizes = batch_sizes(len(views), PART_SIZE)
+    parts = [cache.read(number, n_views=size) for number, size in enumerate(sizes)]
     try:
         return labelled_features(images, views, parts, fingerprint)
     except InputError:

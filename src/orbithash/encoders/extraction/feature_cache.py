@@ -6,8 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from orbithash.data.array_files import read_arrays
+from orbithash.data.features import checked_strings
 from orbithash.encoders.image_reading import NetworkOutputs
-from orbithash.encoders.runs.fingerprints import changed_settings
+from orbithash.encoders.runs.fingerprints import changed_settings, parsed
 from orbithash.errors import InputError
 from orbithash.files import whole_file
 
@@ -32,7 +34,7 @@ class FeatureCache:
             raise InputError(
                 f"cannot create the folder {folder}: {error.strerror}; choose a writable location"
             ) from None
-        if json.loads(cached) != json.loads(fingerprint):
+        if parsed(cached) != json.loads(fingerprint):
             # Parts are removed before the fingerprint changes, so that none gets a wrong one.
             for part in self._parts():
                 part.unlink()
@@ -49,10 +51,25 @@ class FeatureCache:
                 reasons=np.array(part.reasons, dtype=str),
             )
 
-    def read(self, number: int) -> NetworkOutputs:
-        with np.load(self._file(number), allow_pickle=False) as arrays:
-            reasons = tuple(arrays["reasons"].tolist())
-            return NetworkOutputs(arrays["features"], arrays["readable"], reasons)
+    def read(self, number: int, *, n_views: int) -> NetworkOutputs:
+        """Return a part of that many views; a damaged one is removed, to be computed again."""
+        file = self._file(number)
+        try:
+            arrays = read_arrays(file, ("features", "readable", "reasons"))
+            features, readable = arrays["features"], arrays["readable"]
+            reasons = checked_strings("reasons", arrays["reasons"]) or ()
+            n_readable = np.count_nonzero(readable)
+            if features.dtype.kind != "f" or features.ndim != 2 or len(features) != n_readable:
+                raise InputError(f"its features are {features.dtype} of shape {features.shape}")
+            if readable.shape != (n_views,) or len(reasons) != n_views - n_readable:
+                raise InputError(f"it is of {len(readable)} views instead of {n_views}")
+        except (InputError, KeyError) as error:
+            file.unlink(missing_ok=True)
+            raise InputError(
+                f"the features in {file} were damaged and have been removed ({error}); run the "
+                "same command again to compute them again"
+            ) from None
+        return NetworkOutputs(features, readable.astype(bool), reasons)
 
     def __contains__(self, number: int) -> bool:
         return self._file(number).exists()
@@ -67,4 +84,6 @@ class FeatureCache:
         return list(self.folder.glob("shard-*.npz"))
 
     def _read_fingerprint(self) -> str:
-        return self._fingerprint_file.read_text() if self._fingerprint_file.exists() else "{}"
+        if not self._fingerprint_file.exists():
+            return "{}"
+        return self._fingerprint_file.read_text(encoding="utf-8", errors="replace")

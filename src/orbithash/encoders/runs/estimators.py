@@ -8,6 +8,7 @@ an array and `{"type": name, "attributes": …}` for an object.
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,9 @@ def put_together(tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     if tree.get("type") not in TYPES:
         raise InputError(f"got an object of type {tree.get('type')!r}, which is not a hasher's")
     kind = TYPES[tree["type"]]
+    for key in tree["attributes"]:
+        if not is_learned(key) and key not in attribute_names(kind):
+            raise InputError(f"got an attribute {key!r}, which a {tree['type']} does not have")
     made: Any = object.__new__(kind)
     # A frozen dataclass forbids assignment, not its dictionary.
     vars(made).update({key: put_together(part, arrays) for key, part in tree["attributes"].items()})
@@ -82,6 +86,13 @@ def lasting(value: Any) -> dict[str, Any]:
     parameters["random_state"] = None
     learned = {key: part for key, part in vars(value).items() if is_learned(key)}
     return parameters | learned
+
+
+def attribute_names(kind: type) -> set[str]:
+    """The fields of a dataclass, or the parameters of an estimator."""
+    if is_dataclass(kind):
+        return {field.name for field in fields(kind)}
+    return set(signature(kind).parameters)
 
 
 def is_learned(name: str) -> bool:

@@ -114,5 +114,5 @@ def check_features_by(training: Training | None, backbone: nn.Module) -> None:
 def parsed(fingerprint: str) -> dict[str, Any]:
     try:
         return dict(json.loads(fingerprint))
-    except (TypeError, ValueError):  # made by another program
+    except (TypeError, ValueError, RecursionError):  # made by another program
         return {}

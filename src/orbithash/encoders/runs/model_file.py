@@ -1,20 +1,32 @@
 """One file for an encoder: safetensors, with a JSON description in its header; it holds no code."""
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.numpy import load, save
 
+from orbithash.codes import check_n_bits
 from orbithash.encoders.encoder import Encoder
 from orbithash.encoders.feature_encoder import FeatureEncoder
 from orbithash.encoders.image_encoder import HEAD_SIZES, ImageEncoder
-from orbithash.errors import InputError
+from orbithash.errors import InputError, MissingExtraError
 from orbithash.files import whole_file
-from orbithash.networks import BACKBONES, ClassCodeHead, FeatureHead, HashingNetwork, make_head
+from orbithash.networks import (
+    BACKBONES,
+    ClassCodeHead,
+    FeatureHead,
+    HashingNetwork,
+    PhotoBackbone,
+    make_head,
+)
+from orbithash.networks.rebuilding import network_of
 
 if TYPE_CHECKING:  # an encoder without a hasher must not load scikit-learn
     from orbithash.hashers import Hasher
@@ -35,27 +47,33 @@ def encoder_to_bytes(encoder: Encoder) -> bytes:
 
 def read_encoder(file: Path) -> Encoder:
     """Read a file that `write_encoder` wrote."""
-    try:
+    if not file.is_file():
+        raise InputError(f"there is no encoder {file}; give a folder that train wrote")
+    with refusing(f"cannot read an encoder from {file}", "train it again"):
         with safe_open(file, framework="numpy") as opened:
             description = json.loads((opened.metadata() or {})[HEADER])
             arrays = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
         return rebuilt(description, arrays)
-    except FileNotFoundError:
-        raise InputError(f"there is no encoder {file}; give a folder that train wrote") from None
-    except (SafetensorError, OSError, ValueError, LookupError, TypeError, RuntimeError) as error:
-        reason = str(error).partition("\n")[0]
-        raise InputError(f"cannot read an encoder from {file}: {reason}; train it again") from None
 
 
 def encoder_from_bytes(content: bytes) -> Encoder:
     """Return the encoder whose file has this content."""
     n_header = int.from_bytes(content[:8], "little")
-    try:
+    with refusing("cannot read the encoder of the index", "index again"):
         metadata = json.loads(content[8 : 8 + n_header])["__metadata__"]
         return rebuilt(json.loads(metadata[HEADER]), load(content))
-    except (SafetensorError, ValueError, LookupError, TypeError, RuntimeError) as error:
-        reason = str(error).partition("\n")[0]
-        raise InputError(f"cannot read the encoder of the index: {reason}; index again") from None
+
+
+@contextmanager
+def refusing(what: str, advice: str) -> Iterator[None]:
+    """Turn any error into one of the file: a stranger's description can cause all of them."""
+    try:
+        yield
+    except MissingExtraError:
+        raise
+    except Exception as error:
+        reason = str(error).partition("\n")[0].partition("; ")[0] or type(error).__name__
+        raise InputError(f"{what}: {reason}; {advice}") from None
 
 
 def rebuilt(description: Any, arrays: dict[str, np.ndarray]) -> Encoder:
@@ -68,12 +86,11 @@ def rebuilt(description: Any, arrays: dict[str, np.ndarray]) -> Encoder:
 
 
 def image_encoder(description: Any, arrays: dict[str, np.ndarray]) -> ImageEncoder:
-    backbone = BACKBONES[description["backbone"]](**description["arguments"])
-    backbone.load_state_dict(as_tensors(part_of(arrays, "backbone")))
+    backbone = network_of(backbone_maker(description), as_tensors(part_of(arrays, "backbone")))
     backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if "hasher" not in description:
         description = {"head": {"n_features": backbone.n_features, **head_sizes(description)}}
-    return ImageEncoder(backbone.eval(), rebuilt_head(description, part_of(arrays, "head")))
+    return ImageEncoder(backbone, rebuilt_head(description, part_of(arrays, "head")))
 
 
 def head_sizes(description: Any) -> dict[str, Any]:
@@ -85,23 +102,36 @@ def rebuilt_head(
 ) -> "FeatureHead | ClassCodeHead | Hasher":
     if "head" in description:
         sizes = dict(description["head"])
-        head = make_head(sizes.pop("n_features"), sizes)
-        head.load_state_dict(as_tensors(arrays))
-        return head.eval()
+        n_features = sizes.pop("n_features")
+        return network_of(lambda: make_head(n_features, sizes), as_tensors(arrays))
     from orbithash.encoders.runs.estimators import put_together
     from orbithash.hashers import Hasher
 
     hasher = put_together(description["hasher"], arrays)
     if not isinstance(hasher, Hasher):
         raise TypeError(f"it holds a {type(hasher).__name__}, not a hasher")
+    check_projects(hasher, arrays)
     return hasher
 
 
+def check_projects(hasher: "Hasher", arrays: dict[str, np.ndarray]) -> None:
+    """Raise unless the hasher makes embeddings of a vector as long as one of its arrays."""
+    check_n_bits(hasher.n_bits)
+    n_bits, n_features = hasher.n_bits, int(getattr(hasher, "n_features_in_", 0))
+    if not any(n_features in array.shape for array in arrays.values()):
+        raise InputError(f"it takes {n_features} features, but no array of it has as many")
+    embeddings = hasher.project(np.ones((1, n_features), np.float32))
+    if embeddings.shape != (1, n_bits):
+        raise InputError(f"it has {n_bits} bits, but its arrays make {embeddings.shape[1]}")
+
+
 def hashing_network(description: Any, arrays: dict[str, np.ndarray]) -> HashingNetwork:
-    backbone = BACKBONES[description["backbone"]](**description["arguments"])
-    network = HashingNetwork(backbone, **head_sizes(description))
-    network.load_state_dict(as_tensors(arrays))
-    return network.eval()
+    make_backbone, sizes = backbone_maker(description), head_sizes(description)
+    return network_of(lambda: HashingNetwork(make_backbone(), **sizes), as_tensors(arrays))
+
+
+def backbone_maker(description: Any) -> Callable[[], PhotoBackbone]:
+    return partial(BACKBONES[description["backbone"]], **description["arguments"])
 
 
 def part_of(arrays: dict[str, np.ndarray], part: str) -> dict[str, np.ndarray]:

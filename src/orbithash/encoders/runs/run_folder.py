@@ -16,7 +16,6 @@ trained before the whole network.
 import json
 import logging
 import os
-import zipfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -26,13 +25,14 @@ import numpy as np
 from jaxtyping import Int64
 
 from orbithash.data import ImageFiles, Split, image_table, training_rows, write_image_table
+from orbithash.data.array_files import read_arrays
 from orbithash.data.classes import Labelled, seen_split
 from orbithash.data.images import Labels
 from orbithash.encoders.encoder import Encoder
 from orbithash.encoders.runs.model_file import read_encoder, write_encoder
 from orbithash.encoders.runs.record import Epoch, RunRecord, Training
 from orbithash.errors import InputError
-from orbithash.files import output_folder, partial_folder
+from orbithash.files import check_regular, output_folder, partial_folder
 
 MODEL, RECORD, LOG, SCORES = "model.safetensors", "run.json", "log.jsonl", "scores.json"
 SPLIT, TRAINED_BEFORE = "split.csv", "trained_before.json"
@@ -77,7 +77,7 @@ def read_training(folder: Path) -> Training:
         history = read_log(folder / LOG) if (folder / LOG).exists() else []
         scores = json.loads((folder / SCORES).read_text(encoding="utf-8"))
         return Training(record, tuple(history), float(scores["seconds"]))
-    except (OSError, ValueError, LookupError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return Training(record)
 
 
@@ -86,18 +86,34 @@ def read_record(folder: Path) -> RunRecord:
     try:
         values = json.loads((folder / RECORD).read_text(encoding="utf-8"))
         held_out = tuple(values.pop("held_out_classes", ()))  # JSON has no tuples
-        return RunRecord(**values, held_out_classes=held_out)
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+        record = RunRecord(**values, held_out_classes=held_out)
+        check_kinds(record)
+        return record
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
             f"{folder} is not a run ({error}); give a folder that train wrote"
         ) from None
+
+
+def check_kinds(record: RunRecord) -> None:
+    """Raise unless what other code computes with is of the right kind."""
+    kinds = {"method": str, "n_bits": int, "seed": int, "source": str}
+    kinds |= dict.fromkeys(("settings", "options", "nested", "versions"), dict)
+    for name, kind in kinds.items():
+        if not isinstance(value := getattr(record, name), kind):
+            raise TypeError(f"its {name} is {value!r}")
+    if not all(map(str.isdecimal, record.nested)):
+        raise ValueError(f"its nested is {record.nested!r}")
+    if not all(isinstance(name, str) for name in record.held_out_classes):
+        raise TypeError(f"its held_out_classes is {record.held_out_classes!r}")
+    float(record.settings.get("validation", 0))
 
 
 def check_is_run(folder: Path) -> None:
     unfinished = folder.suffix == ".partial" and not (folder / MODEL).exists()
     run = folder.with_suffix("") if unfinished else folder
     if run.is_dir():
-        return
+        return check_regular(run)
     if partial_folder(run).is_dir():
         raise InputError(
             f"{run} is unfinished: {partial_folder(run)} exists; continue with the same train "
@@ -236,12 +252,12 @@ def features_that_trained(record: RunRecord | None) -> set[str]:
     if file.suffix.lower() != ".npz" or not file.is_file():
         return set()
     try:
-        with np.load(file, allow_pickle=False) as arrays:  # without reading the features
-            split = Split(train=arrays["train"].astype(np.int64))
-            classes = tuple(arrays["classes"].tolist()) if "classes" in arrays else None
-            data = LabelsOnly(arrays["labels"], classes)
-            return set(arrays["paths"][fitted_rows(data, split, record)].tolist())
-    except (OSError, ValueError, LookupError, zipfile.BadZipFile):
+        arrays = read_arrays(file, ("train", "labels", "classes", "paths"))
+        split = Split(train=arrays["train"].astype(np.int64))
+        classes = tuple(arrays["classes"].tolist()) if "classes" in arrays else None
+        data = LabelsOnly(arrays["labels"], classes)
+        return set(arrays["paths"][fitted_rows(data, split, record)].tolist())
+    except (OSError, ValueError, LookupError):
         return set()
 
 

@@ -107,6 +107,11 @@ class MilvusIndex(ClosesOnExit):
         self._check_index_type()
         self._server.make_searchable(collection, self.index_type, "code")
 
+    @property
+    def address(self) -> str:
+        """The address by which `open_index` opens the collection."""
+        return f"{self.name}:{self._server.address}/{self.collection}"
+
     def __len__(self) -> int:
         return self._count("")
 

@@ -1,18 +1,54 @@
-"""A copy of an index that others may be changing, and errors of creating one."""
+"""New folders of indexes: empty ones, and copies of indexes that others may be changing."""
 
 import errno
+import hashlib
 import shutil
 import sqlite3
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
 
+from orbithash.codes import check_n_bits
 from orbithash.errors import HashingError, InputError, StorageError
 from orbithash.files import DISK_FAILURES, whole_folder
-from orbithash.index.store.database import FILE, translated_errors
+from orbithash.index.store.database import (
+    FILE,
+    NUMBERS,
+    connect,
+    create_database,
+    translated_errors,
+    writing,
+)
 from orbithash.index.store.tables import Tables
 
 ENCODER = "model.safetensors"  # the name it has in a run, so that orbithash.load takes either
+
+
+def create_store(folder: Path, n_bits: int, *, encoder: bytes | None = None) -> None:
+    """Create an empty index; `encoder` is the content of a run's encoder file."""
+    check_n_bits(n_bits)
+    folder = folder.absolute()
+    try:
+        if folder.exists():
+            raise folder_exists(folder)
+        with whole_folder(folder) as new:
+            write_store(new, n_bits, encoder)
+    except HashingError:
+        raise
+    except OSError as error:
+        raise creation_error(folder, error) from None
+
+
+def write_store(new: Path, n_bits: int, encoder: bytes | None) -> None:
+    """Write the files of an empty index into a new folder."""
+    facts: dict[str, Any] = {"n_bits": int(n_bits), "next_id": 0, "version": 0}
+    facts |= dict.fromkeys(NUMBERS, 0)
+    if encoder is not None:
+        (new / ENCODER).write_bytes(encoder)
+        facts["encoder"] = hashlib.sha256(encoder).hexdigest()
+    create_database(new)
+    with closing(connect(new)) as connection, writing(connection, new):
+        connection.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
 
 
 def copy_index(tables: Tables, lock: AbstractContextManager[Any], folder: Path) -> None:

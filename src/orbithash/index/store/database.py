@@ -134,6 +134,15 @@ def connect(folder: Path) -> sqlite3.Connection:
         return checked_connection(folder, file.absolute().as_uri() + "?immutable=1")
 
 
+def file_identity(folder: Path) -> tuple[int, int] | None:
+    """Return what tells the file of a database from one that replaces it; None without a file."""
+    try:
+        status = (folder / FILE).stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
 def checked_connection(folder: Path, uri: str) -> sqlite3.Connection:
     connection = sqlite3.connect(
         uri, uri=True, timeout=WAIT, isolation_level=None, check_same_thread=False

@@ -18,7 +18,7 @@ from jaxtyping import Bool, Int64
 from orbithash.errors import DamagedIndexError
 from orbithash.index.parted_table import NO_IDS, Part
 from orbithash.index.store.database import change_number, check_number, database_format
-from orbithash.index.store.rows import MODULUS, id_checksum
+from orbithash.index.store.labels import MODULUS, id_checksum
 from orbithash.index.store.segment import Segment, SegmentInfo
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ import hashlib
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -18,14 +18,14 @@ import numpy as np
 from jaxtyping import Int64, UInt8
 from numpy.typing import ArrayLike
 
-from orbithash.codes import as_codes, check_n_bits
+from orbithash.codes import as_codes
 from orbithash.errors import (
     DamagedIndexError,
-    HashingError,
     InputError,
+    ReplacedIndexError,
     UnknownIdError,
 )
-from orbithash.files import whole_folder
+from orbithash.files import check_regular
 from orbithash.index.base import (
     NO_METADATA,
     Ball,
@@ -51,15 +51,15 @@ from orbithash.index.parted_table import PartedTable, as_parts
 from orbithash.index.store.blocks import LoadedTable
 from orbithash.index.store.changes import Changes
 from orbithash.index.store.checking import problems
-from orbithash.index.store.copying import ENCODER, copy_index, creation_error, folder_exists
+from orbithash.index.store.copying import ENCODER, copy_index
 from orbithash.index.store.database import (
-    NUMBERS,
     close,
     connect,
-    create_database,
     database_format,
-    writing,
+    file_identity,
+    reading,
 )
+from orbithash.index.store.labels import LabelTable
 from orbithash.index.store.manifest import LiveSegment, OpenSegments
 from orbithash.index.store.reading import (
     check_manifest,
@@ -83,30 +83,70 @@ class StoredIndex(ClosesOnExit):
 
     def __init__(self, folder: Path, engine: type[MemoryIndex], *, unchecked: bool = False) -> None:
         """Open an index; `unchecked` also if parts of it are missing, for `undamaged`."""
-        self.folder = folder
-        with closing(connect(folder)) as connection:
-            self._facts = read_facts(connection, folder)
-        self.n_bits = self._facts["n_bits"]
-        files = OpenSegments(folder, self.n_bits)
-        self._tables = Tables(folder, self.n_bits, files, unchecked=unchecked)
+        self.folder, self._unchecked = folder, unchecked
         self._lock = threading.RLock()  # threads share the connection
-        try:
-            with self._tables.reading() as segments:
-                if not unchecked:
-                    check_manifest(self._tables, segments)
-            self._changes = Changes(folder, self.n_bits, files)
-        except BaseException:
-            close(self._tables.connection, folder)
-            raise
-        self._connection, self._writer = self._tables.connection, self._changes.tables.connection
-        self._files = files
+        self._n_openings = 0
+        self._facts: dict[str, Any] = {}
+        self._open()
+        self.n_bits: int = self._facts["n_bits"]
         self._engine = engine(self.n_bits)
-        self._loaded = LoadedTable(empty_table(self.n_bits), {})  # what is in blocks
+
+    def _open(self) -> None:
+        folder, unchecked = self.folder, self._unchecked
+        check_regular(folder)
+        with closing(connect(folder)) as connection:
+            facts = read_facts(connection, folder)
+        if self._n_openings and not same_codes(facts, self._facts):
+            raise ReplacedIndexError(folder, "was replaced by one with other codes")
+        n_bits = facts["n_bits"]
+        files = OpenSegments(folder, n_bits)
+        tables = Tables(folder, n_bits, files, unchecked=unchecked)
+        try:
+            with tables.reading() as segments:
+                if not unchecked:
+                    check_manifest(tables, segments)
+            self._changes = Changes(folder, n_bits, files)
+        except BaseException:
+            close(tables.connection, folder)
+            raise
+        self._facts, self._tables, self._files = facts, tables, files
+        self._connection, self._writer = tables.connection, self._changes.tables.connection
+        self._loaded = LoadedTable(empty_table(n_bits), {})  # what is in blocks
         self._segments: tuple[LiveSegment, ...] = ()
         self._version: object = None  # of the database state that the engine holds
+        self._n_openings += 1
+
+    def _reopen_if_replaced(self) -> None:
+        """Open the index that has taken the place of this one, if its codes mean the same."""
+        if self._tables.is_in_place():
+            return
+        with self._lock:
+            if self._tables.is_in_place():  # another thread has done it
+                return
+            if file_identity(self.folder) is None:
+                raise ReplacedIndexError(self.folder, "was removed while it was open")
+            changes, connection = self._changes, self._connection
+            self._open()
+            logger.warning("%s was replaced, and is open again", self.folder)
+            changes.close()
+            close(connection, self.folder)
+
+    @contextmanager
+    def _reading(self) -> Iterator[tuple[LiveSegment, ...]]:
+        """Let all reads of the block see one state; yield its segments."""
+        with self._lock:
+            self._reopen_if_replaced()
+            with self._tables.reading() as segments:
+                yield segments
+
+    def _current_changes(self) -> Changes:
+        self._reopen_if_replaced()
+        return self._changes
 
     def __len__(self) -> int:
-        with self._lock, self._tables.reading():
+        with self._reading():
+            if self._tables.read_version == self._version:
+                return len(self._engine)
             return self._tables.count()
 
     def add(
@@ -122,7 +162,7 @@ class StoredIndex(ClosesOnExit):
         if ids is None:
             return add_under_new_ids(self, codes, metadata)
         ids, codes = checked_items(ids, codes, metadata, n_bits=self.n_bits)
-        self._changes.add(ids, codes, metadata)
+        self._current_changes().add(ids, codes, metadata)
         return ids
 
     def add_codes(
@@ -139,16 +179,16 @@ class StoredIndex(ClosesOnExit):
         By default they get the next ids; given ids ascend. `file` is the name and the stamp of the
         file that they are from, for `known_files`.
         """
-        reserved = self._changes.reserve(n) if ids is None else ids
+        reserved = self._current_changes().reserve(n) if ids is None else ids
         if n == 0:
             return int(self.next_id())
         checked = (as_codes(codes, self.n_bits) for codes in batches)
-        self._changes.add_segment(reserved, checked, None if file is None else (*file, n))
+        self._current_changes().add_segment(reserved, checked, None if file is None else (*file, n))
         return int(np.asarray(reserved[:1])[0])
 
     def known_files(self) -> dict[str, tuple[str, int]]:
         """Return stamp and number of codes of every file that `add_codes` has stored, by name."""
-        with self._lock, self._tables.reading():
+        with self._reading():
             if database_format(self._connection) < 3:
                 return {}
             rows = self._connection.execute(
@@ -160,19 +200,21 @@ class StoredIndex(ClosesOnExit):
         self, ids: ArrayLike, codes: ArrayLike, metadata: Sequence[Metadata] | None = None
     ) -> None:
         """Store items, replacing those with the same ids."""
-        self._changes.update(*checked_items(ids, codes, metadata, n_bits=self.n_bits), metadata)
+        self._current_changes().update(
+            *checked_items(ids, codes, metadata, n_bits=self.n_bits), metadata
+        )
 
     def remove(self, ids: ArrayLike) -> int:
         """Remove items and return how many there were; unknown ids are ignored."""
-        return self._changes.remove(np.unique(checked_ids(ids)))
+        return self._current_changes().remove(np.unique(checked_ids(ids)))
 
     def compact(self) -> None:
         """Write all codes into one segment, without items that were removed."""
-        self._changes.compact()
+        self._current_changes().compact()
 
     def check(self) -> list[str]:
         """Read and verify everything; return what is damaged, in words that name it."""
-        with self._lock, self._tables.reading() as segments:
+        with self._reading() as segments:
             found = list(problems(self._tables, segments))
         try:
             if "encoder" in self._facts:
@@ -228,12 +270,12 @@ class StoredIndex(ClosesOnExit):
 
     def undamaged(self) -> Iterator[Items]:
         """Iterate over the intact items of a damaged index; the others are logged."""
-        with self._lock, self._tables.reading() as segments:
+        with self._reading() as segments:
             firsts = self._tables.blocks.unchecked_firsts()
         yield from undamaged_of_segments(segments, self._undamaged_items)
         for first in firsts:
             try:
-                with self._lock, self._tables.reading():
+                with self._reading():
                     ids = self._tables.blocks.read(first).ids
             except DamagedIndexError as error:
                 logger.warning("%s", error)
@@ -252,12 +294,12 @@ class StoredIndex(ClosesOnExit):
 
     def known(self, source: str) -> dict[str, tuple[int, str]]:
         """Return id and stamp of every item that was indexed from a source, by path."""
-        with self._lock, self._tables.reading():
+        with self._reading():
             return self._tables.rows.known(source)
 
     def next_id(self) -> int:
         """Return an id above all ids that were ever in use."""
-        with self._lock, self._tables.reading():
+        with self._reading():
             return checked_next_id(int(self._tables.fact("next_id")))
 
     def encoder(self) -> bytes:
@@ -278,7 +320,7 @@ class StoredIndex(ClosesOnExit):
         """Return the number of items that a filter admits."""
         if where.admits(NO_METADATA):
             return len(self)
-        with self._lock, self._tables.reading():
+        with self._reading():
             return self._tables.rows.count(where)
 
     def sample(self, n: int, *, seed: int, where: Where | None = None) -> Items:
@@ -293,13 +335,15 @@ class StoredIndex(ClosesOnExit):
 
     def label_counts(self) -> dict[str, int]:
         """Return the number of items with each label."""
-        with self._lock, self._tables.reading():
-            return self._tables.rows.label_counts()
+        # Through a connection of its own: this takes a while if there are many labels.
+        self._reopen_if_replaced()
+        with closing(connect(self.folder)) as connection, reading(connection, self.folder):
+            return LabelTable(connection, self.folder).counts()
 
     def version(self) -> int:
         """Return a number that differs after every change."""
-        with self._lock, self._tables.reading():
-            return self._tables.version()
+        with self._reading():
+            return self._n_openings << 40 | self._tables.read_version
 
     def stats(self) -> IndexStats:
         self._refresh(None)
@@ -325,8 +369,8 @@ class StoredIndex(ClosesOnExit):
         Both are of one state. Threads share the engine, which may have a newer state as soon as
         this returns: search the table that is returned.
         """
-        with self._lock, self._tables.reading() as segments:
-            version = self._tables.version()
+        with self._reading() as segments:
+            version = self._tables.read_version
             if version != self._version:
                 self._loaded = self._tables.blocks.table(self._loaded)
                 table = joined_table(self._loaded.codes, segments)
@@ -340,36 +384,14 @@ class StoredIndex(ClosesOnExit):
 
     def _stored_items(self, ids: Int64[np.ndarray, " n"]) -> Items:
         """Return those of the items that are stored, in this order."""
-        with self._lock, self._tables.reading() as segments:
+        with self._reading() as segments:
             return stored_items(self._tables, segments, self._loaded_table(), ids)
 
     def _loaded_table(self) -> CodeTable | None:
         """Return what is in blocks, if it is loaded in this state."""
-        return self._loaded.codes if self._tables.version() == self._version else None
+        return self._loaded.codes if self._tables.read_version == self._version else None
 
 
-def create_store(folder: Path, n_bits: int, *, encoder: bytes | None = None) -> None:
-    """Create an empty index; `encoder` is the content of a run's encoder file."""
-    check_n_bits(n_bits)
-    folder = folder.absolute()
-    try:
-        if folder.exists():
-            raise folder_exists(folder)
-        with whole_folder(folder) as new:
-            write_store(new, n_bits, encoder)
-    except HashingError:
-        raise
-    except OSError as error:
-        raise creation_error(folder, error) from None
-
-
-def write_store(new: Path, n_bits: int, encoder: bytes | None) -> None:
-    """Write the files of an empty index into a new folder."""
-    facts: dict[str, Any] = {"n_bits": int(n_bits), "next_id": 0, "version": 0}
-    facts |= dict.fromkeys(NUMBERS, 0)
-    if encoder is not None:
-        (new / ENCODER).write_bytes(encoder)
-        facts["encoder"] = hashlib.sha256(encoder).hexdigest()
-    create_database(new)
-    with closing(connect(new)) as connection, writing(connection, new):
-        connection.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
+def same_codes(facts: dict[str, Any], others: dict[str, Any]) -> bool:
+    """Return whether codes of two indexes are of one length and from one encoder."""
+    return all(facts.get(name) == others.get(name) for name in ("n_bits", "encoder"))

@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Int64
 
 from orbithash.codes import MAX_BITS, MIN_BITS
-from orbithash.errors import DamagedIndexError
+from orbithash.errors import DamagedIndexError, ReplacedIndexError
 from orbithash.index.checks import LARGEST_ID
 from orbithash.index.store.blocks import CodeBlocks
-from orbithash.index.store.database import connect, reading, writing
+from orbithash.index.store.database import connect, file_identity, reading, writing
 from orbithash.index.store.manifest import LiveSegment, Manifest, OpenSegments, SegmentGoneError
 from orbithash.index.store.rows import MetadataRows
 from orbithash.index.store.upgrade import upgrade
@@ -29,7 +29,9 @@ class Tables:
         self, folder: Path, n_bits: int, files: OpenSegments, *, unchecked: bool = False
     ) -> None:
         self.folder, self.connection = folder, connect(folder)
+        self._file = file_identity(folder)
         self._is_current = False
+        self.read_version = -1  # of the state that is being read
         self.blocks = CodeBlocks(self.connection, folder, n_bits)
         self.rows = MetadataRows(self.connection, folder)
         self.manifest = Manifest(self.connection, folder, files, unchecked=unchecked)
@@ -40,6 +42,7 @@ class Tables:
 
         A segment that is merged away before it is opened is one of an older state: look again.
         """
+        self.check_in_place()
         for attempt in range(GONE_ATTEMPTS):
             with reading(self.connection, self.folder):
                 try:
@@ -54,14 +57,25 @@ class Tables:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Run the block as one transaction: all of its writes, or none."""
+        self.check_in_place()
         with writing(self.connection, self.folder):
             if not self._is_current:
                 upgrade(self.connection)
             yield
+        self.check_in_place()  # otherwise this was stored in a file that nobody finds
         self._is_current = True  # an index never gets an older format
 
+    def is_in_place(self) -> bool:
+        """Return whether the folder still holds the database that is open."""
+        return self._file is not None and file_identity(self.folder) == self._file
+
+    def check_in_place(self) -> None:
+        if not self.is_in_place():
+            raise ReplacedIndexError(self.folder, "was removed or replaced while it was open")
+
     def segments(self) -> tuple[LiveSegment, ...]:
-        return self.manifest.segments(self.version())
+        self.read_version = self.version()
+        return self.manifest.segments(self.read_version)
 
     def version(self) -> int:
         return int(self.fact("version"))

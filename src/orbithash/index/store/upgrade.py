@@ -5,7 +5,8 @@ import sqlite3
 import numpy as np
 
 from orbithash.index.store.database import FORMAT, NEW_TABLES, database_format
-from orbithash.index.store.rows import id_checksum, path_hash
+from orbithash.index.store.labels import id_checksum
+from orbithash.index.store.rows import path_hash
 
 
 def upgrade(connection: sqlite3.Connection) -> None:

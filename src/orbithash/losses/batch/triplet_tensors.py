@@ -175,17 +175,18 @@ def sum_triplets(
     blocks: list[BatchSums] = []
     for start in range(0, n_anchors, n_rows):
         rows = slice(start, start + n_rows)
+        block_distances, block_grades, order = distances[rows], grades[rows], None
+        if weighting != "none":  # the rest is in rank order
+            block_tie_keys = None if tie_keys is None else tie_keys[rows]
+            order = rank_order(hamming[rows], block_grades, block_tie_keys)
+            block_distances = block_distances.gather(1, order)
+            block_grades = block_grades.gather(1, order)
         block = sum_block(
-            distances[rows],
-            hamming[rows],
-            grades[rows],
-            None if tie_keys is None else tie_keys[rows],
-            margin,
-            gamma,
-            weighting,
-            n_positives,
-            buffers,
+            block_distances, block_grades, margin, gamma, order is not None, n_positives, buffers
         )
+        if order is not None:
+            in_list_order = torch.empty_like(block.gradients).scatter_(1, order, block.gradients)
+            block = block._replace(gradients=in_list_order)
         if n_rows == n_anchors:
             return block
         gradients[rows] = block.gradients
@@ -203,20 +204,17 @@ def wide(numbers: Tensor) -> torch.dtype:
 
 def _sum_binary(
     distances: Float[Tensor, "anchors list"],
-    hamming: Int16[Tensor, "anchors list"],
     grades: Real[Tensor, "anchors list"],
-    tie_keys: Float[Tensor, "anchors list"] | None,
     margin: float,
     gamma: float,
-    weighting: str,
+    weighted: bool,
     n_positives: int,
     buffers: Float[Tensor, "2 entries"],
 ) -> BatchSums:
-    """Sum over the triplets (anchor, related, unrelated) of a block of anchors."""
-    weighted = weighting != "none"
-    order = rank_order(hamming, grades, tie_keys) if weighted else None
-    if order is not None:  # the rest is in rank order
-        distances, grades = distances.gather(1, order), grades.gather(1, order)
+    """Sum over the triplets (anchor, related, unrelated) of a block of anchors.
+
+    Lists are in rank order, if triplets are `weighted`; so are the gradients.
+    """
     positives = _Positives(grades, n_positives)
     positive, negative = ((grades > 0).to(wide(distances)), (grades == 0).to(wide(distances)))
     n_positive, n_negative = positive.sum(dim=1, keepdim=True), negative.sum(dim=1, keepdim=True)
@@ -255,26 +253,23 @@ def _sum_binary(
         triplets=triplets.sum().long(),
         active=sums.active,
         anchors=(triplets > 0).sum(),
-        gradients=gamma * _in_list_order(gradients, order),
+        gradients=gamma * gradients,
     )
 
 
 def _sum_graded(
     distances: Float[Tensor, "anchors list"],
-    hamming: Int16[Tensor, "anchors list"],
     grades: Real[Tensor, "anchors list"],
-    tie_keys: Float[Tensor, "anchors list"] | None,
     margin: float,
     gamma: float,
-    weighting: str,
+    weighted: bool,
     n_positives: int,
     buffers: Float[Tensor, "2 entries"],
 ) -> BatchSums:
-    """Sum over the triplets (anchor, higher grade, lower grade) of a block of anchors."""
-    weighted = weighting != "none"
-    order = rank_order(hamming, grades, tie_keys) if weighted else None
-    if order is not None:  # the rest is in rank order
-        distances, grades = distances.gather(1, order), grades.gather(1, order)
+    """Sum over the triplets (anchor, higher grade, lower grade) of a block of anchors.
+
+    Lists are in rank order, if triplets are `weighted`; so are the gradients.
+    """
     positives = _Positives(grades, n_positives)
     not_ranked = (grades < 0).to(distances.dtype)
 
@@ -314,7 +309,7 @@ def _sum_graded(
         triplets=sums.triplets,
         active=sums.active,
         anchors=(highest > lowest).sum(),
-        gradients=gamma * _in_list_order(gradients, order),
+        gradients=gamma * gradients,
     )
 
 
@@ -345,9 +340,3 @@ class _Positives:
     ) -> Float[Tensor, "anchors list"]:
         """Add values of the positives, which are 0 in the padding, to those of all items."""
         return items.scatter_add_(1, self._inside, values)
-
-
-def _in_list_order(
-    values: Float[Tensor, "anchors list"], order: Int64[Tensor, "anchors list"] | None
-) -> Float[Tensor, "anchors list"]:
-    return values if order is None else torch.empty_like(values).scatter_(1, order, values)

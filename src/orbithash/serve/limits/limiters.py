@@ -1,4 +1,4 @@
-"""Limits per client: requests per second, and requests or bytes in use at once."""
+"""Limits per client: requests or bytes per second, and bytes in use at once."""
 
 import ipaddress
 import time
@@ -10,6 +10,7 @@ from starlette.types import Scope
 from orbithash.serve.settings import is_loopback
 
 CLIENT_DIVISOR = 4  # one client may use a quarter of a shared capacity
+RESERVED_DIVISOR = 8  # loopback clients leave an eighth to others
 MAX_CLIENTS = 10_000  # token buckets kept; a client that was dropped starts with a full one
 
 
@@ -27,22 +28,44 @@ class RateLimiter:
         """Take a token and return 0, or return the seconds until the next one is available."""
         if self._rate <= 0:
             return 0.0
-        now = self._clock()
-        tokens, counted_at = self._buckets.pop(client, (self._burst, now))
-        tokens = min(self._burst, tokens + (now - counted_at) * self._rate)
+        tokens = self._tokens(client)
         is_allowed = tokens >= 1.0
-        self._buckets[client] = (tokens - 1.0 if is_allowed else tokens, now)
+        self._set(client, tokens - 1.0 if is_allowed else tokens)
+        return 0.0 if is_allowed else (1.0 - tokens) / self._rate
+
+    def spend(self, client: str, n: float) -> float:
+        """Take tokens that are used already; return the seconds until none is owed."""
+        tokens = self._tokens(client) - n
+        self._set(client, tokens)
+        return max(0.0, -tokens / self._rate)
+
+    def _tokens(self, client: str) -> float:
+        tokens, counted_at = self._buckets.get(client, (self._burst, 0.0))
+        return min(self._burst, tokens + (self._clock() - counted_at) * self._rate)
+
+    def _set(self, client: str, tokens: float) -> None:
+        self._buckets.pop(client, None)
+        self._buckets[client] = (tokens, self._clock())
         if len(self._buckets) > MAX_CLIENTS:
             del self._buckets[next(iter(self._buckets))]
-        return 0.0 if is_allowed else (1.0 - tokens) / self._rate
+
+
+def largest_share(client: str, capacity: int) -> int:
+    """Return how much of a capacity one client may use: a quarter.
+
+    Loopback clients may use seven eighths: a proxy without --behind-proxy sends everyone's requests
+    from there.
+
+    >>> largest_share("192.0.2.1", 64), largest_share("127.0.0.1", 64)
+    (16, 56)
+    """
+    if is_loopback(client):
+        return capacity - capacity // RESERVED_DIVISOR
+    return max(1, capacity // CLIENT_DIVISOR)
 
 
 class ConcurrencyLimiter:
-    """Capacity in requests or bytes that clients share, at most a quarter per client.
-
-    Loopback clients may use all of it: a proxy without --behind-proxy sends everyone's requests
-    from there.
-    """
+    """Capacity in bytes that clients share, each at most its largest share."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -51,10 +74,8 @@ class ConcurrencyLimiter:
 
     def try_acquire(self, client: str, n: int = 1) -> bool:
         """Reserve `n` units if the client and the total stay within their limits."""
-        client_capacity = (
-            self._capacity if is_loopback(client) else max(1, self._capacity // CLIENT_DIVISOR)
-        )
-        if self._total + n > self._capacity or self._in_use[client] + n > client_capacity:
+        allowed = largest_share(client, self._capacity)
+        if self._total + n > self._capacity or self._in_use[client] + n > allowed:
             return False
         self._in_use[client] += n
         self._total += n

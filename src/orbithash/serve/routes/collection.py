@@ -1,5 +1,6 @@
 """GET /about, /stats and /sample: the index as a whole."""
 
+import heapq
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -73,8 +74,8 @@ def collection_routes(service: Service, statistics: "CachedStatistics") -> APIRo
             engine=current.engine,
             disk_bytes=current.disk_bytes,
             memory_bytes=current.memory_bytes,
-            n_labels=len(current.labels),
-            labels=[LabelCount(label=name, count=n) for name, n in frequent_labels(current)],
+            n_labels=current.n_labels,
+            labels=[LabelCount(label=name, count=n) for name, n in current.frequent_labels.items()],
             sample_size=len(current.sample),
             bit_balance=[round(fraction, 4) for fraction in current.bit_balance],
             distances=list(current.distances),
@@ -133,7 +134,7 @@ def unknown_label_handler(
         label = error.label
 
         def with_suggestions() -> UnknownLabelError:
-            return UnknownLabelError(label, dict(frequent_labels(statistics.get())))
+            return UnknownLabelError(label, statistics.get().frequent_labels)
 
         with suppress(*SERVICE_ERRORS):
             error = await service.statistics_pool.run(with_suggestions)
@@ -160,7 +161,8 @@ class Statistics:
     engine: str
     disk_bytes: int
     memory_bytes: int
-    labels: dict[str, int]
+    n_labels: int
+    frequent_labels: dict[str, int]  # with their counts, the most frequent first, up to a limit
     sample: Items
     bit_balance: tuple[float, ...]  # fraction of ones at each bit position
     distances: tuple[int, ...]  # number of pairs of the sample at distance 0, 1, 2, …
@@ -168,10 +170,11 @@ class Statistics:
     farthest: tuple[Pair, ...]
 
 
-def frequent_labels(statistics: Statistics) -> list[tuple[str, int]]:
-    """Return the labels with their counts, the most frequent first, up to a limit."""
-    by_count = sorted(statistics.labels.items(), key=lambda entry: (-entry[1], entry[0]))
-    return by_count[:MAX_LABELS_LISTED]
+def most_frequent(counts: dict[str, int]) -> dict[str, int]:
+    by_count = heapq.nsmallest(
+        MAX_LABELS_LISTED, counts.items(), key=lambda entry: (-entry[1], entry[0])
+    )
+    return dict(by_count)
 
 
 class CachedStatistics:
@@ -194,6 +197,7 @@ class CachedStatistics:
 def compute_statistics(index: Index, *, seed: int = 0) -> Statistics:
     """Compute the statistics of an index; the sample depends only on the index and the seed."""
     stats, sample = index.stats(), index.sample(SAMPLE_SIZE, seed=seed)
+    labels = index.label_counts()
     bits = unpack(sample.codes, index.n_bits)
     # In random order, so that pairs at equal distances come from the whole sample.
     pair = np.stack(np.triu_indices(len(sample), k=1))
@@ -210,7 +214,8 @@ def compute_statistics(index: Index, *, seed: int = 0) -> Statistics:
         engine=stats.engine,
         disk_bytes=stats.disk_bytes,
         memory_bytes=stats.memory_bytes,
-        labels=index.label_counts(),
+        n_labels=len(labels),
+        frequent_labels=most_frequent(labels),
         sample=sample,
         bit_balance=tuple(bits.mean(axis=0).tolist()) if len(sample) else (),
         distances=tuple(np.bincount(distances, minlength=index.n_bits + 1).tolist()),
