@@ -16,11 +16,11 @@ ROOT = Path(__file__).parents[1]
 CROSS_CUTTING = {
     "devices",
     *("commands", "train_images", "nested_codes"),  # cli, training
-    *("registry", "engines", "call_depth", "durability"),  # hashers, index
+    *("registry", "engines", "call_depth", "durability", "replaced"),  # hashers, index
     *("resuming", "memory_use", "hold_out_classes", "teacher"),  # training
     *("without_labels", "unlabelled_images"),  # training
     "hostile_names",  # cli
-    *("hostile_uploads", "milvus", "schema"),  # serve
+    *("fairness", "hostile_uploads", "milvus", "schema"),  # serve
     "indexing_on_ray",  # retrieval
 }
 

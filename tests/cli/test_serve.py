@@ -1,9 +1,11 @@
 import json
 import os
+import re
 import signal
 import socket
 import time
-from urllib.request import urlopen
+from pathlib import Path
+from urllib.request import Request, urlopen
 
 import numpy as np
 import pytest
@@ -53,13 +55,7 @@ def test_an_index_that_is_not_there_and_a_port_in_use_are_explained(index, tmp_p
 )
 def test_the_server_answers_until_it_is_told_to_end(index, tmp_path, told, exit_code, workers):
     output = tmp_path / "output.txt"
-    process = start(["serve", index, "--port", "0", "--workers", str(workers)], output=output)
-    deadline = time.monotonic() + 600
-    while "Ctrl-C" not in (output.read_text() if output.exists() else ""):
-        assert process.is_alive(), output.read_text()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    (address,) = [line.strip() for line in output.read_text().split("\n") if "http" in line]
+    process, address = started([index, "--workers", str(workers)], output)
     assert address.startswith("http://127.0.0.1:")
     with urlopen(f"{address}api/v1/stats", timeout=600) as answer:
         assert json.load(answer)["count"] == 5
@@ -67,3 +63,39 @@ def test_the_server_answers_until_it_is_told_to_end(index, tmp_path, told, exit_
     process.join(600)
     assert process.exitcode == exit_code
     assert "Traceback" not in output.read_text()
+
+
+@pytest.mark.slow
+def test_workers_share_the_memory_of_what_an_encoder_needs(tmp_path):
+    from served_indexes import as_base64, picture_index
+
+    index = str(picture_index(tmp_path))
+    image = as_base64(next(tmp_path.glob("photos/*/*")).read_bytes())
+    process, address = started([index, "--workers", "2"], tmp_path / "output.txt")
+    try:
+        for _ in range(20):
+            sent = json.dumps({"image": image, "k": 1}).encode()
+            request = Request(f"{address}api/v1/search", sent, {"Content-Type": "application/json"})
+            with urlopen(request, timeout=600) as answer:
+                assert json.load(answer)["hits"][0]["distance"] < 12
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        assert len(children) == 2
+        for child in children:
+            memory = Path(f"/proc/{child}/smaps_rollup").read_text()
+            private = re.search(r"^Private_Dirty:\s+(\d+)", memory, re.MULTILINE)
+            assert int(private[1]) < 100 << 10  # kB; torch alone takes more
+    finally:
+        os.kill(process.pid, signal.SIGTERM)
+        process.join(600)
+
+
+def started(arguments, output):
+    """Start a server on a free port; return its process and its address."""
+    process = start(["serve", *arguments, "--port", "0"], output=output)
+    deadline = time.monotonic() + 600
+    while "Ctrl-C" not in (output.read_text() if output.exists() else ""):
+        assert process.is_alive(), output.read_text()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    (address,) = [line.strip() for line in output.read_text().split("\n") if "http" in line]
+    return process, address

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.torch import save_file
 
 from coloured_images import coloured
 from faults.disturbed import Fault
 from feature_files import write_clouds
 from indexed_runs import feature_run, image_run
 from orbithash.index.addresses import open_folder
+from orbithash.networks import load_photo_backbone
 
 N_KILLS = {"features": 8, "index": 16, "duplicates": 6, "reproduce": 6}
 N_SERVERS = 8
@@ -29,12 +31,14 @@ def sources(tmp_path_factory):
     coloured(folder / "photos", classes=4, per_class=10)
     image_run(folder / "run")
     feature_run(folder / "features-run")
+    backbone = load_photo_backbone("small-cnn", to_train=True)
+    save_file(backbone.state_dict(), folder / "backbone.safetensors")
     write_clouds(folder / "clouds.npz")
     return folder
 
 
 def commands(sources: Path, out: Path) -> dict[str, tuple[object, ...]]:
-    backbone = ("--backbone", "small-cnn")
+    backbone = ("--backbone", "small-cnn", "--weights", sources / "backbone.safetensors")
     quick = ("--bits", "8", "--seeds", "1", "--epochs", "1")
     photos, clouds = sources / "photos", sources / "clouds.npz"
     return {
@@ -81,8 +85,7 @@ def test_a_killed_command_is_repeated_and_makes_the_same(tmp_path, zygote, tally
         command = commands(sources, out)[kind]
         fault = Fault(below=out, kill_at=rng.randint(1, n_operations))
         assert zygote.command(*command, output=output, fault=fault).wait() == -signal.SIGKILL
-        resume = ("--resume",) if kind == "features" else ()
-        again = zygote.command(*command, *resume, output=tmp_path / f"{number}.txt")
+        again = zygote.command(*command, output=tmp_path / f"{number}.txt")
         assert again.wait() == 0, again.text()
         assert result(kind, out) == expected
         tally.add(f"kill -9 of {kind}, then repeated")

@@ -37,6 +37,16 @@ def index(photos):
         yield opened
 
 
+def test_ten_hits_take_few_statements_and_read_no_codes_from_disk(index):
+    stored, statements = index.index, []
+    find(stored, [Query(id=3)])
+    stored._connection.set_trace_callback(statements.append)
+    (result,), count = find(stored, [Query(id=4)]), len(stored)
+    assert (len(result.hits), count) == (10, 15)
+    assert len(statements) <= 16
+    assert not any("blocks" in statement for statement in statements)
+
+
 def literal_hits(index, code, *, without=None, k=10, radius=N_BITS, label=None, embedding=None):
     """Sort all items by distance and id, and keep those that the query wants."""
     (items,) = index.iterate()

@@ -52,7 +52,8 @@ def run_workers(
     """Serve an index by several processes, each of which opens it, until this one is ended."""
     check_exposure(settings)
     warnings.filterwarnings("ignore", module="PIL")
-    load_kernels()
+    with open_served() as index:
+        preload(index, settings)
     with listen(settings.host, settings.port) as listener:
 
         def work() -> None:
@@ -72,16 +73,19 @@ def run_app(app: Callable[..., object], settings: ServeSettings, listener: socke
         create_server(app, settings).run(sockets=[listener])
 
 
-def load_kernels() -> None:
-    """Load what searches need before the processes part, so that it is in memory once.
+def preload(index: Index, settings: ServeSettings) -> None:
+    """Load what requests need before the processes part, so that it is in memory once.
 
-    Only a loop without threads may run: after a fork, OpenMP could not start any.
+    Only loops without threads may run: after a fork, OpenMP could not start any.
     """
     import orbithash.kernels.search.asymmetric
-    import orbithash.kernels.search.nearest  # noqa: F401
+    import orbithash.kernels.search.nearest
     from orbithash.kernels.search.wide_compare import lowest_bit
 
     lowest_bit(np.uint64(1))  # numba and what it needs are loaded with the first compiled function
+    if encoder_bytes(index) is not None:
+        import orbithash.encoders.runs.model_file  # noqa: F401 — with torch
+    create_app(index, None, settings)  # each worker creates its own, of which parts are kept
 
 
 def create_server(app: Callable[..., object], settings: ServeSettings) -> uvicorn.Server:
@@ -141,12 +145,18 @@ def address_of(listener: socket.socket) -> str:
 
 def encoder_or_none(index: Index) -> Encoder | None:
     """Return the encoder of an index, or None if the index was filled with bare codes."""
-    try:
-        content = index.encoder()
-    except DamagedIndexError:
-        raise
-    except InputError:
+    content = encoder_bytes(index)
+    if content is None:
         return None
     from orbithash.encoders.runs.model_file import encoder_from_bytes  # with torch
 
     return encoder_from_bytes(content)
+
+
+def encoder_bytes(index: Index) -> bytes | None:
+    try:
+        return index.encoder()
+    except DamagedIndexError:
+        raise
+    except InputError:
+        return None

@@ -13,12 +13,15 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from live_servers import live_server, wait_until
 from orbithash.index import Metadata, create_index, open_index
+from orbithash.serve.images import ThumbnailCache
 from orbithash.serve.limits import bodies, connections, middleware
 from orbithash.serve.settings import Limits, ServeSettings
 from served_indexes import API, as_base64, client_of
@@ -201,6 +204,23 @@ def test_a_request_waits_for_a_place_before_it_is_rejected(index_path, monkeypat
     with live_server(index, settings) as server, ThreadPoolExecutor(8) as clients:
         searches = [clients.submit(post, server, "search", {"id": i}) for i in range(8)]
         assert {search.result()[0] for search in searches} == {200}
+
+
+def test_all_images_of_a_page_wait_for_their_places(tmp_path, monkeypatch):
+    def get(cache, file):
+        time.sleep(0.03)
+        return b"image"
+
+    monkeypatch.setattr(middleware, "MAX_WAIT", 0.01)
+    monkeypatch.setattr(ThumbnailCache, "get", get)
+    Image.new("RGB", (8, 8)).save(tmp_path / "image.png")
+    index = create_index(tmp_path / "codes.orbit", 16)
+    index.add(codes=np.zeros((1, 2), np.uint8), metadata=[Metadata(f"{tmp_path}/image.png")])
+    settings = ServeSettings(limits=Limits(rate=0, concurrency=1))
+    with live_server(index, settings) as server, ThreadPoolExecutor(6) as clients:
+        address = f"http://127.0.0.1:{server.port}{API}/items/0/thumbnail"
+        images = [clients.submit(urlopen, address, timeout=600) for _ in range(6)]
+        assert {image.result().read() for image in images} == {b"image"}
 
 
 def test_connections_stay_below_the_number_of_files_that_may_be_open(monkeypatch):

@@ -3,7 +3,6 @@
 import hashlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from orbithash.errors import DamagedIndexError, InputError
 from orbithash.index.base import NO_METADATA, Items
 from orbithash.index.code_table import CodeTable
 from orbithash.index.parted_table import Part, PartedTable
-from orbithash.index.store.database import FILE, connect, database_format
+from orbithash.index.store.database import FILE, close, connect, database_format
 from orbithash.index.store.manifest import LiveSegment
 from orbithash.index.store.tables import Tables, read_facts
 
@@ -134,8 +133,11 @@ def is_index(folder: Path) -> bool:
 
 def encoder_of_folder(folder: Path) -> bytes:
     """Return the file of the encoder of an index; its codes are not looked at."""
-    with closing(connect(folder)) as connection:
+    connection = connect(folder)
+    try:
         facts = read_facts(connection, folder)
+    finally:
+        close(connection, folder)
     return read_encoder(folder, facts)
 
 

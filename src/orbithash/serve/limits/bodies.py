@@ -91,7 +91,7 @@ def check_text(body: bytearray, n_values: int) -> None:
             f"the request has more than {MAX_JSON_VALUES:,} values, which is the limit; send it in "
             "several requests",
         )
-    if len(body) > MAX_TEXT_BYTES and b'"image"' not in body[:MAX_TEXT_BYTES]:
+    if len(body) > MAX_TEXT_BYTES and body.find(b'"image"', 0, MAX_TEXT_BYTES) < 0:
         raise HTTPException(413, too_large(MAX_TEXT_BYTES, "without an image"))
 
 

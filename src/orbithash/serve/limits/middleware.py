@@ -31,6 +31,7 @@ MAX_SMALL_BYTES = 4096
 # A request waits so long for its turn before it is rejected. The client of one that exceeds its
 # rate waits too: it could otherwise keep the server busy with rejecting.
 MAX_WAIT = 2.0
+IMAGE_WAIT = 30.0  # a page shows many images at once, and one may take a second to decode
 
 
 class AdmissionMiddleware:
@@ -40,8 +41,8 @@ class AdmissionMiddleware:
     2. host, origin and key: 421, 403, 401
     3. declared length of the body: 413
     4. body, read into memory: too large 413, too slow 408, too many at once 503; not for monitoring
-    5. concurrency limit: clients take turns, and who waits for more than two seconds gets 503; not
-       for monitoring
+    5. concurrency limit: clients take turns, and who waits for more than two seconds, or thirty for
+       an image, gets 503; not for monitoring
 
     The place of step 5 is taken once the body is complete, so slow clients occupy none. Every
     response gets the security headers and is counted in the metrics.
@@ -114,7 +115,7 @@ class AdmissionMiddleware:
         is_image = scope["method"] == "GET" and scope["path"].endswith(IMAGE_SUFFIXES)
         places = self._image_places if is_image else self._places
         try:
-            async with asyncio.timeout(MAX_WAIT):
+            async with asyncio.timeout(IMAGE_WAIT if is_image else MAX_WAIT):
                 await places.take(client)
         except TimeoutError:
             self._metrics.rejected_busy.inc()
