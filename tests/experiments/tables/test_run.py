@@ -70,6 +70,25 @@ def test_one_nested_run_has_the_scores_of_all_its_lengths(source, tmp_path, monk
         assert scores.map == pytest.approx(evaluate(encoder.prefix(n_bits), data).map)
 
 
+def test_layers_are_not_trained_again_if_they_have_a_second_path_elsewhere(
+    source, tmp_path, monkeypatch
+):
+    runs = {run.row: run for run in quick_runs(source, "three_scores")}
+    order = [run.row for run in unique_runs(runs.values())]
+    assert order.index("two-paths") < order.index("order-aware")
+    execute_run(runs["two-paths"], tmp_path / "both")
+    trained = execute_run(runs["order-aware"], tmp_path / "alone")
+    monkeypatch.setattr(run_module, "train", None)  # would fail if it were called
+    taken = execute_run(runs["order-aware"], tmp_path / "both")
+    assert taken.scores == trained.scores
+    folders = [run_folder(runs["order-aware"], tmp_path / name) for name in ("both", "alone")]
+    for name in ("model.safetensors", "identity.json"):
+        assert len({(folder / name).read_bytes() for folder in folders}) == 1
+    (first, second) = (read_log(folder / "log.jsonl") for folder in folders)
+    assert [epoch.loss for epoch in first] == [epoch.loss for epoch in second]
+    assert read_record(folders[0]) == read_record(folders[1])
+
+
 def test_fine_tuning_resumes_after_a_crash(tmp_path, monkeypatch):
     images = coloured(tmp_path / "images")
     images.file(int(images.split.query[1])).write_text("no image")

@@ -50,6 +50,7 @@ class PlannedRun:
     stages: tuple[Stage, ...]
     nested: tuple[int, ...] = ()  # all lengths of nested codes, of which `n_bits` is one
     held_out: tuple[str, ...] = ()  # classes that do not train
+    layers_of: str | None = None  # the row with a second path beside the same layers
 
     @property
     def trained_bits(self) -> int:
@@ -116,6 +117,17 @@ class PlannedRun:
         bits = f"{self.trained_bits}-bits"
         return Path(self.source.name, self.row, bits, f"seed-{self.seed}-{digest}")
 
+    def with_second_path(self) -> "PlannedRun | None":
+        """Return the run that trains the same layers and then fits a second path to them."""
+        if self.layers_of is None or self.is_fine_tuned:
+            return None
+        stages = tuple(
+            replace(stage, settings=replace(stage.settings, head="two-paths"))
+            for stage in self.stages
+            if stage.settings is not None
+        )
+        return replace(self, row=self.layers_of, stages=stages, layers_of=None)
+
     def __str__(self) -> str:
         return f"{self.row}, {self.n_bits} bits, seed {self.seed}, {self.source.name}"
 
@@ -159,6 +171,7 @@ def plan_runs(
             stages=stages[row.name, n_bits, source.fine_tuning is not None],
             nested=tuple(sorted(lengths)) if row.spec.nested else (),
             held_out=source.held_out(seed),
+            layers_of=row.spec.layers_of,
         )
         for seed in seeds
         for source in sources
@@ -170,9 +183,12 @@ def plan_runs(
 def unique_runs(runs: Iterable[PlannedRun]) -> list[PlannedRun]:
     """Remove repeats: runs that several tables, or all lengths of nested codes, share.
 
-    They are sorted by seed.
+    They are sorted by seed; within a seed, runs that give their layers to others come first.
     """
-    return sorted({run.folder(): run for run in runs}.values(), key=lambda run: run.seed)
+    unique = {run.folder(): run for run in runs}
+    pairs = ((run, run.with_second_path()) for run in unique.values())
+    after = {run.folder() for run, other in pairs if other and other.folder() in unique}
+    return sorted(unique.values(), key=lambda run: (run.seed, run.folder() in after))
 
 
 def describe_stage(stage: Stage) -> dict[str, Any]:

@@ -18,9 +18,16 @@ from typing import Any
 import numpy as np
 
 from orbithash.data import LabelledFeatures
-from orbithash.encoders import Encoder, Epoch, RunRecord, Training
+from orbithash.encoders import Encoder, Epoch, FeatureEncoder, RunRecord, Training
 from orbithash.encoders.runs.record import package_versions
-from orbithash.encoders.runs.run_folder import LOG, RECORD, SCORES, epoch_logger, write_run
+from orbithash.encoders.runs.run_folder import (
+    LOG,
+    RECORD,
+    SCORES,
+    epoch_logger,
+    load_run,
+    write_run,
+)
 from orbithash.errors import InputError
 from orbithash.evaluation import (
     REPORTED,
@@ -33,6 +40,7 @@ from orbithash.experiments.tables.plan import PlannedRun
 from orbithash.experiments.tables.sources import SourceData, nearest_once, open_source_data
 from orbithash.files import whole_folder
 from orbithash.losses.nested import length_weights
+from orbithash.networks import FeatureHead
 from orbithash.training import PRESETS, Hooks, train
 from orbithash.training.machine.environment import keep_freed_memory
 
@@ -65,12 +73,9 @@ def execute_run(
             if run.is_floats:
                 scores, seconds = score_floats(run, data, workplace)
             else:
-                encoder = train_stages(
-                    run,
-                    data,
-                    checkpoints=checkpoints,
-                    log=epoch_logger(workplace / LOG),
-                    after_epoch=after_epoch,
+                log = epoch_logger(workplace / LOG)
+                encoder = layers_alone(run, out, log) or train_stages(
+                    run, data, checkpoints=checkpoints, log=log, after_epoch=after_epoch
                 )
                 scores, seconds = score_encoder(run, encoder, data, workplace)
             check_held_out(run, scores)
@@ -82,6 +87,25 @@ def execute_run(
         return done
     shutil.rmtree(checkpoints, ignore_errors=True)
     return FinishedRun(scores_at(run, scores), seconds)
+
+
+def layers_alone(run: PlannedRun, out: Path, log: Callable[[Epoch], None]) -> Encoder | None:
+    """Return the layers of a finished run that only differs by its second path, if there is one.
+
+    A second path is fitted once the layers are trained, so both runs train the same layers.
+    """
+    other = run.with_second_path()
+    if other is None or find_finished(other, out) is None:
+        return None
+    encoder = load_run(run_folder(other, out))
+    if not isinstance(encoder, FeatureEncoder) or not isinstance(encoder.network, FeatureHead):
+        return None
+    encoder.network.second_path = None
+    assert encoder.training is not None
+    for epoch in encoder.history:
+        log(epoch)
+    encoder.training = replace(encoder.training, record=run_record(run))
+    return encoder
 
 
 def score_encoder(

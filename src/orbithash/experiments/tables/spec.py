@@ -21,6 +21,7 @@ TABLES = (
     "asymmetric",
     "nested",
     "unseen",
+    "three_scores",
 )
 FEATURES = "features"  # method of a row that shows the float features themselves
 PUBLISHED_TABLES = ("main", "ablation", "selection")  # of published.toml
@@ -41,6 +42,7 @@ class RowSpec:
     margin_of_bits: float | None = None
     nested: bool = False
     after: str | None = None
+    layers_of: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
