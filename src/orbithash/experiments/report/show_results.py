@@ -6,7 +6,8 @@
 `short` shows the table of `experiments/main/results.json` and a sentence on the rank of the
 reference, `table` the table alone, `rankings` both rankings of each method, `look` their look and
 distinct codes, `beside` all scores of a table of unseen classes, and `whole` all of table.md. If
-there is no such file, the page stays as it is.
+there is no such file, the page stays as it is. `results of all: overview` shows some rows of
+several tables; their picture is written to `docs/images/results.svg`.
 
     python -m orbithash.experiments.report.show_results README.md docs/results.md
 """
@@ -28,9 +29,12 @@ from orbithash.experiments.report.markdown import (
     standing_summary,
     to_markdown,
 )
+from orbithash.experiments.report.overview import overview_picture, overview_table
 from orbithash.experiments.tables.results import Results
 from orbithash.experiments.tables.results_json import read_results
-from orbithash.files import whole_file
+from orbithash.files import whole_file, write_text
+
+PICTURE = Path("docs/images/results.svg")
 
 
 def refresh(page: Path, results_folder: Path) -> None:
@@ -46,6 +50,8 @@ def refreshed(text: str, results_folder: Path) -> str:
     """Return the page with the current results."""
 
     def replacement(marked: re.Match[str]) -> str:
+        if marked["form"] == "overview":
+            return f"{marked['begin']}\n{overview_table(results_folder)}\n\n{marked['end']}"
         file = results_folder / marked["table"] / "results.json"
         if not file.exists():
             return marked[0]
@@ -95,7 +101,7 @@ FORMS = {
 }
 
 MARKED = re.compile(
-    rf"(?P<begin><!-- results of (?P<table>[\w-]+): (?P<form>{'|'.join(FORMS)}) -->\n)"
+    rf"(?P<begin><!-- results of (?P<table>[\w-]+): (?P<form>overview|{'|'.join(FORMS)}) -->\n)"
     r".*?"
     r"(?P<end><!-- end of results -->)",
     re.DOTALL,
@@ -105,3 +111,4 @@ MARKED = re.compile(
 if __name__ == "__main__":
     for name in sys.argv[1:]:
         refresh(Path(name), Path("experiments"))
+    write_text(PICTURE, overview_picture(Path("experiments")))
