@@ -66,7 +66,7 @@ docs: .venv/installed ## build the documentation into build/site
 	.venv/bin/mkdocs build --strict --site-dir build/site
 
 results: .venv/installed ## put the committed results into README and docs
-	.venv/bin/python -m orbithash.experiments.report.show_results README.md docs/results.md docs/methods/shallow.md
+	.venv/bin/python -m orbithash.experiments.report.show_results README.md docs/results.md docs/methods/shallow.md docs/order-awareness.md
 
 setup: .venv/installed ## install everything: all extras, tools, what the benchmarks compare with
 
