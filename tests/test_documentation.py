@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from coloured_images import coloured
-from orbithash.experiments.report.show_results import refreshed
+from orbithash.experiments.report.overview import overview_picture
+from orbithash.experiments.report.show_results import PICTURE, refreshed
 from orbithash.index import Index
 
 ROOT = Path(__file__).parents[1]
@@ -63,6 +64,12 @@ def test_shown_results_are_the_committed_ones(page):
     text = page.read_text(encoding="utf-8")
     stale = "stale; run: make results"
     assert refreshed(text, ROOT / "experiments") == text, stale
+
+
+def test_the_picture_shows_the_committed_results():
+    assert PICTURE.as_posix() in (ROOT / "README.md").read_text(encoding="utf-8")
+    stale = "stale; run: make results"
+    assert overview_picture(ROOT / "experiments") == (ROOT / PICTURE).read_text("utf-8"), stale
 
 
 def test_the_reference_names_every_method_of_an_index():

@@ -29,8 +29,8 @@ def reproduce_command(
         list[str],
         typer.Argument(
             metavar="TABLE...",
-            help="main, ablation, selection, gamma, curves, claim, shallow, asymmetric, nested or "
-            "unseen; several share runs.",
+            help="main, ablation, selection, gamma, curves, claim, shallow, asymmetric, nested, "
+            "unseen or three_scores; several share runs.",
         ),
     ],
     source: Annotated[
