@@ -123,6 +123,12 @@ def settings(tmp_path_factory):
     return common_settings(results), {row.row: row for row in row_settings(results)}
 
 
+def test_a_head_that_only_some_rows_have_is_listed_for_them(tmp_path):
+    rows = row_settings(made_up_results([clouds_source(tmp_path)], "three_scores"))
+    heads = {row.row: row.settings.get("head") for row in rows}
+    assert heads == {"order-aware": None, "two-paths": "two-paths", "lda-itq": None, "itq": None}
+
+
 def test_common_settings_are_listed_once_and_rows_list_what_differs(settings):
     common, rows = settings
     assert common["learning_rate"] == PRESETS["default"].learning_rate

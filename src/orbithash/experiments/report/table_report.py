@@ -35,6 +35,7 @@ from orbithash.experiments.tables.results import Column, Results
 from orbithash.experiments.tables.run import FinishedRun, run_folder
 from orbithash.experiments.tables.spec import TuningRecords
 from orbithash.experiments.tables.statistics import SIGNIFICANT
+from orbithash.training.settings import LATER_SETTINGS
 
 # Always visible; the others unfold at a click.
 FIRST_FIGURES = ("map_over_bits", "map_over_gamma")
@@ -139,15 +140,25 @@ def version_counts(runs: Sequence[PlannedRun], out: Path) -> list[tuple[str, int
 def common_settings(results: Results) -> dict[str, Any]:
     """Return the most common value of every setting, over all stages that train a network."""
     trained = [
-        stage["settings"]
+        all_settings(stage["settings"])
         for stages in results.stages.values()
         for stage in stages
         if stage["settings"]
     ]
-    names = trained[0] if trained else {}
+    names = dict.fromkeys(
+        name
+        for stages in results.stages.values()
+        for stage in stages
+        for name in stage["settings"] or ()
+    )
     return {
         name: Counter(settings[name] for settings in trained).most_common(1)[0][0] for name in names
     }
+
+
+def all_settings(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """Return recorded settings with those of later versions, which are left out if not set."""
+    return {**LATER_SETTINGS, **recorded} if recorded else {}
 
 
 def row_settings(results: Results) -> list[RowSettings]:
@@ -158,8 +169,12 @@ def row_settings(results: Results) -> list[RowSettings]:
         stages = results.stages[row.name]
         values: dict[str, list[str]] = {}
         for stage in stages:
-            settings = stage["settings"] or {}
-            changed = {name: value for name, value in settings.items() if value != common[name]}
+            settings = all_settings(stage["settings"] or {})
+            changed = {
+                name: settings[name]
+                for name in common
+                if settings and settings[name] != common[name]
+            }
             options = dict(stage["options"])
             if settings.get("reduction") is not None:
                 options.pop("reduction", None)  # the loss's default; the settings override it
