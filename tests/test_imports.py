@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import orbithash
+from feature_files import write_clouds
 from image_files import class_folder, noise, save
 from indexed_runs import image_run
 
@@ -40,6 +41,14 @@ def test_searching_for_an_image_loads_only_the_encoder(index, tmp_path):
     assert "torch" in loaded
     assert not loaded & {"transformers", "sklearn", "scipy", "numba", "onnxruntime", "onnx"}
     assert not loaded & {"orbithash.training", "orbithash.experiments", "orbithash.losses"}
+
+
+def test_loading_a_trained_head_loads_no_symbolic_algebra(tmp_path):
+    source = write_clouds(tmp_path / "clouds.npz")
+    orbithash.train(source, bits=8, settings={"epochs": 1}).save(tmp_path / "run")
+    loaded = loaded_by(f"import orbithash; orbithash.load({str(tmp_path / 'run')!r})")
+    assert "torch" in loaded
+    assert "sympy" not in loaded
 
 
 def test_ray_is_loaded_only_for_a_cluster():

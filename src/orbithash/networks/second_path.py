@@ -46,7 +46,7 @@ class SecondPath(nn.Module):
         self.register_buffer("matrix", torch.zeros(n_bits, n_features))
         self.register_buffer("layers_weight", torch.ones(()))
         if n_classes:
-            self.register_buffer("whitening", torch.eye(n_features))
+            self.register_buffer("whitening", identity_matrix(n_features))
             self.register_buffer("prototypes", torch.zeros(n_classes, n_features))
             self.register_buffer("class_codes", torch.zeros(n_classes, n_bits))
             # Of hidden units: the codes of a prefix are the first bits of the whole codes.
@@ -82,6 +82,11 @@ class SecondPath(nn.Module):
         self.matrix, self.n_bits = self.matrix[:n_bits].clone(), n_bits
         if self.n_classes:
             self.class_codes = self.class_codes[:, :n_bits].clone()
+
+
+def identity_matrix(n: int) -> Float[Tensor, "n n"]:
+    # Not by torch.eye: on the meta device, as when a run is read, it imports for seconds.
+    return torch.zeros(n, n).fill_diagonal_(1)
 
 
 def power_normalized(features: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
