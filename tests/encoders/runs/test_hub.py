@@ -79,6 +79,15 @@ def test_only_the_files_of_a_run_are_downloaded(encoder, hub, tmp_path):
     assert downloaded == {"model.safetensors", "run.json", "scores.json"}
 
 
+def test_a_flipped_bit_of_a_shared_encoder_is_noticed(encoder, hub):
+    encoder.push_to_hub("birds/codes")
+    model = bytearray(hub.repositories["birds/codes"]["model.safetensors"])
+    model[-1] ^= 1
+    hub.repositories["birds/codes"]["model.safetensors"] = bytes(model)
+    with pytest.raises(InputError, match=r"model\.safetensors is damaged"):
+        orbithash.load("hf:birds/codes")
+
+
 def test_an_encoder_is_pushed_again(encoder, hub):
     encoder.push_to_hub("birds/codes")
     encoder.push_to_hub("birds/codes", license="mit")
@@ -127,6 +136,7 @@ def test_the_program_of_the_page_shares_an_encoder(hub, tmp_path, monkeypatch):
     ("address", "message"),
     [
         ("hf:codes", "'codes' names no repository on the hub; write OWNER/NAME"),
+        ("hf:birds--codes/x", "'birds--codes/x' cannot be a repository on the hub: Cannot have --"),
         ("hf:birds/nothing", "there is no repository birds/nothing that you may use"),
         ("hf:birds/codes@v7", "birds/codes has no such revision"),
         ("hf:birds/empty", "the repository birds/empty has no model.safetensors"),

@@ -24,6 +24,7 @@ from orbithash.encoders.runs.run_folder import (
     SCORES,
     load_run,
     read_record,
+    read_values,
     save_run,
 )
 from orbithash.errors import InputError, MissingExtraError, ServerError
@@ -90,7 +91,8 @@ def push_to_hub(
         folder = Path(parent) / "run"
         save_run(encoder, folder)
         record = without_folders(read_record(folder))
-        (folder / RECORD).write_text(json.dumps(asdict(record), indent=2) + "\n", encoding="utf-8")
+        values = read_values(folder) | asdict(record)  # with the digest of the model's file
+        (folder / RECORD).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
         card = model_card(encoder, record, repository, scores=scores, license=license)
         (folder / "README.md").write_text(card, encoding="utf-8")
         with reported(hub, repository):
@@ -131,6 +133,8 @@ def reported(hub: ModuleType, repository: str) -> Iterator[None]:
     errors = hub.errors
     try:
         yield
+    except errors.HFValidationError as error:
+        raise InputError(f"{repository!r} cannot be a repository on the hub: {error}") from None
     except errors.RevisionNotFoundError:
         raise InputError(
             f"{repository} has no such revision; give one of its branches, tags or commits"
