@@ -11,7 +11,7 @@ import yaml
 
 import orbithash
 from coloured_images import coloured
-from feature_files import clouds
+from feature_files import clouds, write_clouds
 from indexed_runs import image_run
 from orbithash.cli import run
 from orbithash.encoders import FeatureEncoder, RunRecord, Training
@@ -56,10 +56,19 @@ def test_a_pushed_encoder_is_loaded_by_its_address(encoder, hub):
 
 def test_a_command_takes_an_address_as_its_run(encoder, hub, tmp_path):
     encoder.push_to_hub("birds/codes")
-    np.savez(tmp_path / "vectors.npz", features=VECTORS)
-    out = tmp_path / "codes.npz"
-    assert run(["encode", "hf:birds/codes", str(tmp_path / "vectors.npz"), "--out", str(out)]) == 0
+    file, out = write_clouds(tmp_path / "vectors.npz"), tmp_path / "codes.npz"
+    assert run(["encode", "hf:birds/codes", str(file), "--out", str(out)]) == 0
     np.testing.assert_array_equal(np.load(out)["codes"], encoder.encode(VECTORS))
+    index = ["--out", str(tmp_path / "index")]
+    assert run(["index", "--codes", "hf:birds/codes", str(out), *index]) == 0
+
+
+def test_a_run_starts_from_an_encoder_of_the_hub(hub, tmp_path):
+    source = write_clouds(tmp_path / "clouds.npz")
+    options = {"bits": 8, "settings": {"epochs": 1, "hidden": 0}}
+    orbithash.train(source, **options).push_to_hub("birds/head")
+    encoder = orbithash.train(source, init="hf:birds/head", **options)
+    assert encoder.training.record.init == "hf:birds/head"
 
 
 def test_nothing_is_published_but_the_run_and_its_card(encoder, hub):

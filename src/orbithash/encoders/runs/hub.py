@@ -18,6 +18,7 @@ from orbithash.encoders.encoder import Encoder
 from orbithash.encoders.runs.model_card import model_card
 from orbithash.encoders.runs.record import RunRecord
 from orbithash.encoders.runs.run_folder import (
+    HUB,
     LOG,
     MODEL,
     RECORD,
@@ -30,7 +31,6 @@ from orbithash.encoders.runs.run_folder import (
 from orbithash.errors import InputError, MissingExtraError, ServerError
 from orbithash.metrics.scores import Scores
 
-PREFIX = "hf:"
 DOWNLOADED = [MODEL, RECORD, LOG, SCORES]
 
 
@@ -47,7 +47,7 @@ def hub_place(address: str) -> HubPlace:
     >>> hub_place("hf:birds/codes@v1")
     HubPlace(repository='birds/codes', revision='v1')
     """
-    repository, _, revision = address.removeprefix(PREFIX).partition("@")
+    repository, _, revision = address.removeprefix(HUB).partition("@")
     check_repository(repository)
     return HubPlace(repository, revision or None)
 
@@ -56,7 +56,7 @@ def check_repository(repository: str) -> None:
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository, re.ASCII):
         raise InputError(
             f"{repository!r} names no repository on the hub; write OWNER/NAME, or to load one "
-            f"{PREFIX}OWNER/NAME or {PREFIX}OWNER/NAME@REVISION"
+            f"{HUB}OWNER/NAME or {HUB}OWNER/NAME@REVISION"
         )
 
 
@@ -103,7 +103,7 @@ def push_to_hub(
                 folder_path=folder,
                 commit_message=f"{encoder.n_bits}-bit encoder",
             )
-    return PREFIX + repository
+    return HUB + repository
 
 
 def without_folders(record: RunRecord) -> RunRecord:
