@@ -25,6 +25,9 @@ fuzz: .venv/installed ## search for failing inputs at random, 15 minutes at most
 	.venv/bin/python fuzz/run.py 20
 	HYPOTHESIS_PROFILE=fuzz timeout 8m .venv/bin/pytest -m hypothesis -n 2 -x || test $$? = 124
 
+test-faults: .venv/installed ## kills, power cuts, full disks and the like, about ten minutes; prints what was lost
+	.venv/bin/pytest -m faults tests/faults
+
 test-all: .venv/installed ## every test, slow ones too, against real servers
 	.venv/bin/pytest -m ""
 
@@ -102,4 +105,4 @@ build/oldest/done: pyproject.toml requirements-oldest.lock
 	build/oldest/bin/pip --disable-pip-version-check -q install -c requirements-oldest.lock -e '.[test]'
 	@touch $@
 
-.PHONY: help demo test test-page test-oldest fuzz test-all check format bench dist docs results setup lock clean
+.PHONY: help demo test test-page test-oldest fuzz test-faults test-all check format bench dist docs results setup lock clean

@@ -62,6 +62,11 @@ except ServerError:
     "tune": """
 main(["tune", "features.npz", "--bits", "8", "--trials", "1", "--epochs", "1", "--out", "study"])
 """,
+    "ray": """
+from orbithash.encoders.on_ray import connected
+with connected("local"):
+    pass
+""",
     "hub": """
 try:
     orbithash.load("hf:nobody/nothing")

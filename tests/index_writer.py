@@ -47,6 +47,11 @@ def write(address: str, log: Path, first: int, killed_at: int = 0) -> None:
             batch += 1
 
 
+def write_told(address: str, log: str, first: int) -> None:
+    """Do what `write` does, in a process that something else disturbs."""
+    write(address, Path(log), first)
+
+
 def kill_at(n_calls: int) -> Callable[..., None]:
     def count(frame: object, event: str, argument: object) -> None:
         nonlocal n_calls

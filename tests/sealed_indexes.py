@@ -10,7 +10,7 @@ from unittest import mock
 
 import numpy as np
 
-from orbithash.index import Metadata, open_index
+from orbithash.index import ExactIndex, Index, Metadata, open_index
 from orbithash.index.store import changes, sealing
 
 N_BITS, BATCH = 40, 300
@@ -49,7 +49,7 @@ def removed_ids(batch: int) -> np.ndarray:
     return batch_ids(batch - 1)[::50] if batch and batch % 2 == 0 else np.empty(0, dtype=np.int64)
 
 
-def change(address: str, log: Path, first: int, killed_at: int = 0) -> None:
+def change(address: str, log: Path, first: int, killed_at: int = 0, n_batches: int = 100) -> None:
     """Add batches from number `first` on, remove, seal and compact; log what has returned.
 
     The process kills itself before its `killed_at`-th call of SQLite or of a file, unless that is
@@ -63,13 +63,18 @@ def change(address: str, log: Path, first: int, killed_at: int = 0) -> None:
     ):
         if killed_at:
             sys.setprofile(kill_at(killed_at))
-        for batch in range(first, first + 100):
+        for batch in range(first, first + n_batches):
             index.update(batch_ids(batch), batch_codes(batch), batch_metadata(batch))
             report(log, f"added {batch}")
             index.remove(removed_ids(batch))
             report(log, f"removed {batch}")
             if batch % 4 == 3:
                 index.compact()
+
+
+def change_told(address: str, log: str, first: int, n_batches: int = 100) -> None:
+    """Do what `change` does, in a process that something else disturbs."""
+    change(address, Path(log), first, n_batches=n_batches)
 
 
 class CallsAtOnce:
@@ -108,3 +113,34 @@ def reported(log: Path, what: str) -> set[int]:
     """Return the numbers of the batches that were added or removed from."""
     lines = log.read_text().split("\n")[:-1] if log.exists() else []
     return {int(line.split()[1]) for line in lines if line.startswith(what)}
+
+
+def assert_nothing_lost(index: Index, told: Path, before: int) -> int:
+    """Check all batches that were reported, and that another is there as a whole or not at all."""
+    stored = {}
+    for items in index.iterate(4096):
+        for i, code, note in zip(items.ids.tolist(), items.codes, items.metadata, strict=True):
+            stored[i] = (code.tobytes(), note)
+    added, removed = max(reported(told, "added"), default=-1), reported(told, "removed")
+    n_batches = max(stored, default=-1) // BATCH + 1
+    assert added + 1 <= n_batches <= max(added + 1, before) + 1
+    expected, codes = {}, []
+    for batch in range(n_batches):
+        notes = batch_metadata(batch) or [Metadata()] * BATCH
+        for i, code, note in zip(batch_ids(batch).tolist(), batch_codes(batch), notes, strict=True):
+            expected[i] = (code.tobytes(), note)
+    for batch in range(n_batches):
+        gone = removed_ids(batch).tolist()
+        is_gone = [i not in stored for i in gone]
+        assert all(is_gone) if batch in removed else len(set(is_gone)) < 2
+        for i in gone if gone and is_gone[0] else ():
+            del expected[i]
+    assert stored == expected
+    if not expected:
+        return n_batches
+    codes = np.frombuffer(b"".join(code for code, _ in expected.values()), dtype=np.uint8)
+    reference = ExactIndex(N_BITS)
+    reference.add(np.array(list(expected), dtype=np.int64), codes.reshape(len(expected), -1))
+    queries = batch_codes(0)[:3]
+    np.testing.assert_array_equal(index.search(queries, 9).ids, reference.search(queries, 9).ids)
+    return n_batches

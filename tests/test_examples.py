@@ -1,10 +1,12 @@
 """The examples run as their first lines say, on small data, and use only public names."""
 
 import ast
+import json
 import re
 import tempfile
 from pathlib import Path
 
+import matplotlib
 import pytest
 import torch
 
@@ -45,6 +47,20 @@ def run_example(name: str, *arguments: object) -> str:
         shown = output.read_text(encoding="utf-8")
     assert process.exitcode == 0, shown
     return shown
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("notebook", sorted(EXAMPLES.glob("*.ipynb")), ids=lambda file: file.name)
+def test_a_notebook_runs_from_top_to_bottom(notebook, monkeypatch, capsys):
+    matplotlib.use("Agg")
+    monkeypatch.chdir(EXAMPLES)
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    assert not [cell for cell in cells if cell.get("outputs")]  # committed without outputs
+    names = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+    assert "±" in capsys.readouterr().out or names["scores"].map > 0.8
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from orbithash.errors import InputError, StorageError
-from orbithash.files import output_folder, resumable_folder, whole_file, whole_folder
+from orbithash.files import (
+    output_folder,
+    resumable_folder,
+    whole_file,
+    whole_folder,
+    write_text,
+)
 
 
 def write(out, *, force=False, text="new"):
@@ -77,6 +83,66 @@ def stop_with_a_checkpoint(out):
     with resumable(out) as folder:
         (folder / "checkpoint").write_text("half")
         raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("has_state", [True, False])
+def test_a_disk_that_is_full_at_the_end_leaves_the_state_and_says_how_to_continue(
+    tmp_path, monkeypatch, has_state
+):
+    def write_until_full():
+        with resumable(tmp_path / "out") as folder:
+            if has_state:
+                (folder / "checkpoint").write_text("half")
+            (folder / "page").write_text("whole")
+            monkeypatch.setattr("os.fsync", full)
+
+    advice = "continue with --resume: .*out.partial is kept" if has_state else "and start again"
+    with pytest.raises(StorageError, match=f"No space left .*{advice}"):
+        write_until_full()
+    assert [path.name for path in tmp_path.iterdir()] == ["out.partial"] * has_state
+    monkeypatch.undo()
+    if has_state:
+        with resumable(tmp_path / "out", resume=True) as folder:
+            assert (folder / "checkpoint").read_text() == "half"
+        assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_folder_is_on_disk_under_its_name_before_the_checkpoint_is_removed(tmp_path, monkeypatch):
+    """The order of operations, as a power cut may come after any of them."""
+    done = []
+    fsync, unlink = os.fsync, Path.unlink
+
+    def note_sync(descriptor):
+        done.append(("sync", Path(f"/proc/self/fd/{descriptor}").readlink().name))
+        fsync(descriptor)
+
+    def note_unlink(path, **options):
+        done.append(("remove", path.name))
+        unlink(path, **options)
+
+    with resumable(tmp_path / "out") as folder:
+        (folder / "checkpoint").write_text("half")
+        (folder / "page").write_text("whole")
+        monkeypatch.setattr("os.fsync", note_sync)
+        monkeypatch.setattr(Path, "unlink", note_unlink)
+    # Files, their folder, the folder that holds it; then the checkpoint.
+    assert done.index(("sync", "page")) < done.index(("sync", "out.partial"))
+    assert done.index(("sync", "out.partial")) < done.index(("sync", tmp_path.name))
+    assert done.index(("sync", tmp_path.name)) < done.index(("remove", "checkpoint"))
+
+
+def test_a_file_and_its_name_are_on_disk_when_it_is_written(tmp_path, monkeypatch):
+    synced = []
+    fsync = os.fsync
+
+    def note(descriptor):
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        fsync(descriptor)
+
+    monkeypatch.setattr("os.fsync", note)
+    write_text(tmp_path / "file", "whole")
+    assert [name.endswith(".unfinished") for name in synced] == [True, False]
+    assert synced[-1] == tmp_path.name
 
 
 def test_a_folder_with_a_checkpoint_is_kept_and_taken_up(tmp_path):
@@ -193,14 +259,15 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
 
 
 def test_a_full_disk_is_not_the_users_mistake(tmp_path, monkeypatch):
-    def full(descriptor):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     monkeypatch.setattr("os.fsync", full)
     (tmp_path / "a").write_bytes(b"before")
     with pytest.raises(StorageError, match="No space left"), whole_file(tmp_path / "a") as file:
         file.write(b"after")
     assert (tmp_path / "a").read_bytes() == b"before"
+
+
+def full(descriptor):
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_two_may_write_the_same_file_at_once(tmp_path):

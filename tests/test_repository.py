@@ -97,6 +97,8 @@ draw()
 
 def test_every_test_file_is_named_after_what_it_tests():
     for file in sorted((ROOT / "tests").glob("*/**/test_*.py")):
+        if file.parent.name == "faults":  # of the whole program
+            continue
         package = ROOT / "src/orbithash" / file.parent.relative_to(ROOT / "tests")
         name = file.stem.removeprefix("test_")
         is_known = name == package.name or (package / name).is_dir()

@@ -1,4 +1,8 @@
-"""Atomic writes of files and folders, and locks: the only place that renames into place."""
+"""Atomic writes of files and folders, and locks: the only place that renames into place.
+
+Files are forced to disk before they are renamed, and folders after it: what a function has written
+when it returns survives a power cut, and a power cut before leaves what was there.
+"""
 
 import errno
 import fcntl
@@ -30,6 +34,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
+        flush(path.parent, files=False)
     except OSError as error:
         if error.errno in DISK_FAILURES:
             raise StorageError(
@@ -40,6 +45,12 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         ) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file as `whole_file` does."""
+    with whole_file(path) as file:
+        file.write(text.encode())
 
 
 @contextmanager
@@ -100,8 +111,9 @@ def resumable_folder(
     """Yield the folder `out` + ".partial", renamed to `out` when the block ends without an error.
 
     After an error it is kept if it holds anything of `state`, files and folders from which the work
-    is continued with `resume`, and restarted with `force`; they are removed in the end. A folder
-    that another process writes to, or that holds other files than `contents`, is never touched.
+    is continued with `resume`, and restarted with `force`; they are removed in the end, when all
+    other files are on disk under the final name. A folder that another process writes to, or that
+    holds other files than `contents`, is never touched.
     """
     out = out.absolute()
     known = {*contents, *state, LOCK}
@@ -120,9 +132,16 @@ def resumable_folder(
             remove_files(partial, except_for={LOCK})
         try:
             yield partial
-        except BaseException:
-            if not holds_any(partial, state):
+            flush(partial)
+        except BaseException as error:
+            kept = holds_any(partial, state)
+            if not kept:
                 shutil.rmtree(partial, ignore_errors=True)
+            if is_disk_failure(error):
+                then = f"continue with --resume: {partial} is kept" if kept else "start again"
+                raise StorageError(
+                    f"{error}; free some space, or check the disk, and {then}"
+                ) from None
             raise
         remove_files(partial, except_for=known)
         try:
@@ -133,8 +152,16 @@ def resumable_folder(
         if out.exists():
             shutil.rmtree(out)
         partial.rename(out)
-        # After the rename: a crash before it must still find the checkpoint.
+        flush(out.parent, files=False)
+        # Last: a crash before the rename is on disk must still find the checkpoint.
         remove_files(out, except_for=contents)
+
+
+def is_disk_failure(error: BaseException) -> bool:
+    """Return whether a write failed for the disk, and not for the user's choice of a place."""
+    return isinstance(error, StorageError) or (
+        isinstance(error, OSError) and error.errno in DISK_FAILURES
+    )
 
 
 @contextmanager

@@ -1,4 +1,6 @@
+import json
 import os
+import re
 import subprocess
 import sys
 
@@ -8,8 +10,9 @@ from feature_files import write_clouds
 from image_files import class_folder
 from indexed_runs import image_run
 from orbithash import __version__, load
-from orbithash.cli import run
+from orbithash.cli import app, run
 from orbithash.errors import InputError, MissingExtraError, ServerError, StorageError
+from orbithash.index import ENGINES
 
 
 def test_version_is_printed(capsys):
@@ -22,6 +25,31 @@ def test_list_shows_every_registry(capsys):
     out = capsys.readouterr().out
     for name in ("order-aware", "triplet", "lsh", "small-cnn", "digits", "exact"):
         assert name in out
+
+
+def test_list_is_also_json(capsys):
+    assert run(["list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert listed["Search engines"].keys() == ENGINES.keys()
+    assert "order-aware" in listed["Methods that train a network (losses)"]
+
+
+COMMANDS = {command.name: command for command in app.registered_commands}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_every_command_has_an_example_with_its_own_options(name, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    examples = re.findall(
+        r"Example: (orbithash .*?)\n\n", f"{COMMANDS[name].callback.__doc__}\n\n", re.DOTALL
+    )
+    assert examples
+    assert run([name, "--help"]) == 0
+    shown = capsys.readouterr().out
+    for example in examples:
+        assert example.split()[1] == name
+        for option in (word for word in example.split() if word.startswith("-")):
+            assert re.search(rf"(?<![\w-]){option}(?![\w-])", shown.partition("╭")[2]), option
 
 
 @pytest.mark.parametrize(

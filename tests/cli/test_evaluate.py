@@ -4,6 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import orbithash
 from feature_files import write_clouds
 from indexed_runs import feature_run
 from orbithash.cli import run
@@ -200,6 +201,14 @@ def test_a_run_is_scored_without_a_report(tmp_path, capsys):
     assert run(["evaluate", str(tmp_path / "r"), str(features)]) == 0
     assert "recall@10" in capsys.readouterr().out
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_scores_are_printed_as_json(tmp_path, capsys):
+    features = write_clouds(tmp_path / "clouds.npz")
+    orbithash.train(features, 8, method="lsh", out=tmp_path / "run")
+    assert run(["evaluate", str(tmp_path / "run"), str(features), "--json"]) == 0
+    scores = Scores.from_json(capsys.readouterr().out)
+    assert scores == orbithash.evaluate(orbithash.load(tmp_path / "run"), features)
 
 
 SIGNS, MARKS = signs_and_marks(several=False)

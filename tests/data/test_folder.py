@@ -1,3 +1,4 @@
+import errno
 import logging
 import os
 from pathlib import Path
@@ -16,6 +17,24 @@ def test_folders_are_classes_in_alphabetical_order(tmp_path):
     assert pets.classes == ("cat", "dog")
     assert pets.paths == ("cat/0.jpg", "cat/1.jpg", "dog/0.jpg", "dog/1.jpg", "dog/2.jpg")
     assert pets.labels.tolist() == [0, 0, 1, 1, 1]
+
+
+def test_a_class_that_cannot_be_listed_is_refused_and_not_left_out(tmp_path, monkeypatch, caplog):
+    pets = class_folder(tmp_path / "pets", {"dog": 3, "cat/old": 2})
+    scandir = os.scandir
+
+    def refuse(path="."):
+        if Path(os.fsdecode(path)) == pets / "cat" / "old":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(InputError, match=r"cannot list .*cat/old: Permission denied"):
+        class_folders(pets)
+    images = all_images(pets)
+    assert len(images) == 3
+    assert images.unlisted == {"cat/old": "Permission denied"}
+    assert f"cannot list {pets / 'cat' / 'old'}: Permission denied" in caplog.text
 
 
 def test_images_in_nested_folders_belong_to_the_top_level_folder(tmp_path):

@@ -168,5 +168,5 @@ def test_unlabelled_images_have_no_class_code(tmp_path):
 
 
 def test_an_unknown_head_is_refused():
-    with pytest.raises(InputError, match="must be layers or class-codes"):
+    with pytest.raises(InputError, match="must be layers or two-paths or class-codes"):
         orbithash.train(clouds(), bits=16, head="transformer", epochs=1)

@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import nn
 
@@ -111,6 +113,36 @@ def test_a_damaged_checkpoint_is_said_to_be_one(tmp_path):
     (tmp_path / "c").write_bytes(b"\x00" * 100)
     with pytest.raises(InputError, match="cannot read the checkpoint"):
         Run().go(Checkpoints(tmp_path / "c"))
+
+
+def test_a_flipped_bit_anywhere_in_a_checkpoint_is_noticed(tmp_path):
+    file = tmp_path / "c"
+    checkpoints = Checkpoints(file)
+    with pytest.raises(Interrupted):
+        Run().go(checkpoints, stop_at=3)
+    content = file.read_bytes()
+    expected = Run().go(checkpoints)
+    file.write_bytes(content)
+    for place in np.random.default_rng(0).integers(0, 8 * len(content), 60).tolist():
+        damaged = bytearray(content)
+        damaged[place // 8] ^= 1 << place % 8
+        file.write_bytes(damaged)
+        try:
+            state = Run().go(checkpoints)
+        except InputError:
+            continue
+        assert_same(state, expected)  # the bit was of a blank, or of an unused name
+
+
+def test_a_checkpoint_of_a_version_without_checksums_is_restored(tmp_path):
+    file = tmp_path / "c"
+    with pytest.raises(Interrupted):
+        Run().go(Checkpoints(file), stop_at=3)
+    with safe_open(file, framework="pt") as opened:
+        header = {"orbithash": opened.metadata()["orbithash"]}
+        tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+    save_file(tensors, file, metadata=header)
+    assert_same(Run().go(Checkpoints(file)), Run().go())
 
 
 def test_checkpoints_come_as_often_as_asked_for_and_at_the_end(tmp_path, monkeypatch):

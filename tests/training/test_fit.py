@@ -62,7 +62,9 @@ def assert_same_weights(encoder, other):
 
 def test_arrays_are_learned_from_and_the_record_says_how(arrays):
     encoder = orbithash.train(arrays, 12, epochs=20, hidden=32, seed=3)
-    start = orbithash.train(arrays, 12, epochs=1, hidden=32, seed=3, learning_rate=1e-12)
+    # Compared as layers alone: a second path has good codes at once.
+    untrained = {"epochs": 1, "learning_rate": 1e-12, "head": "layers"}
+    start = orbithash.train(arrays, 12, hidden=32, seed=3, **untrained)
     assert orbithash.evaluate(encoder, arrays).map > orbithash.evaluate(start, arrays).map + 0.1
     assert encoder.encode(arrays[0]).shape == (100, 2)
     assert [epoch.number for epoch in encoder.history] == list(range(20))
@@ -384,17 +386,18 @@ def test_validation_rows_of_the_split_choose_the_epoch(arrays):
     rows = np.arange(100)
     train, held_out = rows[rows % 4 > 0], rows[rows % 4 == 0]
     data = opened(arrays, train=train, validation=held_out)
-    encoder = orbithash.train(data, 8, **QUICK | {"epochs": 1})
+    once = QUICK | {"epochs": 1, "head": "layers"}
+    encoder = orbithash.train(data, 8, **once)
     codes = encoder.encode(features)
     expected = evaluate_codes(
         codes[held_out], codes[train], labels[held_out], labels[train], n_bits=8
     ).map
     assert encoder.history[0].validation_map == pytest.approx(expected, abs=1e-9)
     # The same rows train as without: no share of them is held out.
-    plain = orbithash.train(opened(arrays, train=train), 8, **QUICK | {"epochs": 1})
+    plain = orbithash.train(opened(arrays, train=train), 8, **once)
     assert plain.history[0].validation_map is None
     assert_same_weights(plain, encoder)
-    shared = orbithash.train(data, 8, validation=0.5, **QUICK | {"epochs": 1})
+    shared = orbithash.train(data, 8, validation=0.5, **once)
     assert_same_weights(shared, encoder)
 
 

@@ -1,6 +1,7 @@
 """Whatever ends a run, it goes on and ends as if nothing had happened, to the last bit."""
 
 import json
+import shutil
 import signal
 
 import pytest
@@ -113,9 +114,27 @@ def test_a_finished_run_has_nothing_to_go_on_with(sources, undisturbed, capsys):
     before = what_was_made(undisturbed / "features")
     assert run([*command(sources["features"], undisturbed / "features"), "--resume"]) == 0
     assert "is finished already" in capsys.readouterr().out
-    # Whatever it was started from may be gone by now.
-    gone = ["--resume", "--init", "gone"]
-    assert run([*command(sources["features"], undisturbed / "features"), *gone]) == 0
+    assert what_was_made(undisturbed / "features") == before
+
+
+def test_a_finished_run_is_not_resumed_with_other_settings(sources, undisturbed, tmp_path, capsys):
+    arguments = [*command(sources["features"], undisturbed / "features"), "--resume"]
+    before = what_was_made(undisturbed / "features")
+    for changed, named in (
+        (("--preset", "paper"), "preset=default, but here it is paper"),
+        (("--option", "gamma=3"), "options=none, but here it is {'gamma': 3}"),
+        (("--margin", "3"), "options=none"),
+        (("--init", "gone"), "init=none, but here it is gone"),
+        (("--learning-rate", "0.5"), "learning_rate=0.01, but here it is 0.5"),
+        (("--bits", "24"), "n_bits=16, but here it is 24"),
+    ):
+        assert run([*arguments, *changed]) == 2
+        assert f"is a finished run with {named}" in capsys.readouterr().err
+    other = str(write_clouds(tmp_path / "other.npz", seed=5))
+    assert run([arguments[0], other, *arguments[2:]]) == 2
+    assert f"and {other} holds other data" in capsys.readouterr().err
+    same = str(shutil.copy(arguments[1], tmp_path / "same.npz"))
+    assert run([arguments[0], same, *arguments[2:]]) == 0
     assert what_was_made(undisturbed / "features") == before
 
 

@@ -205,6 +205,7 @@ def test_a_network_without_trained_weights_is_trained_whole(photos):
         ({"memory_limit": 0}, "memory limit is 0"),
         ({"stop_after": 0}, "stop_after is 0"),
         ({"tune": "whole", "method": "itq"}, "itq is fitted to features"),
+        ({"tune": "whole", "head": "two-paths"}, "train with --tune head"),
         ({"tune": "whole", "memory_limit": 0.001}, "takes at least .* GB, but the limit is 0.0"),
     ],
 )

@@ -36,6 +36,8 @@ def demo_command(
 ) -> None:
     """Train, encode, store, search and score on handwritten digits; takes one to two minutes.
 
+    Example: orbithash demo --out demo-report
+
     Compares codes of 16 and 32 bits from two losses and all shallow methods, prints their mean
     average precision, and writes a report to open in a browser and an index to search.
     """

@@ -64,12 +64,13 @@ def duplicates_command(
 ) -> None:
     """Find groups of near-duplicates: images whose codes differ in few bits, the largest first.
 
+    Example: orbithash duplicates photos.orbit --radius 3
+
+    Example: orbithash duplicates SOURCE --encoder RUN --between train query --radius 0
+
     Each image of a group is within the radius of another one of it. The distance that is printed
-    is to the first of the group.
-
-    To find images that are both in training and among the queries:
-
-    orbithash duplicates SOURCE --encoder RUN --between train query --radius 0
+    is to the first of the group.. The second example finds images that are both in
+    training and among the queries.
     """
     if encoder is None and between is not None:
         raise InputError("--between compares splits of a source; give SOURCE and --encoder RUN")

@@ -36,6 +36,8 @@ def encode_command(
 ) -> None:
     """Encode every row: ids (row numbers), codes, n_bits, and labels, paths and split where known.
 
+    Example: orbithash encode runs/photos photos/ --out codes.npz
+
     `orbithash evaluate` scores the file. Unreadable images are left out and listed in a text file
     beside the codes.
 

@@ -65,6 +65,9 @@ def evaluate_command(
     ] = "expected",
     device: Device = "cpu",
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier report.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the scores as JSON instead of a table.")
+    ] = False,
     bits: Annotated[
         int | None, typer.Option(help="Bits of a code.", rich_help_panel=OF_ARRAYS)
     ] = None,
@@ -112,7 +115,7 @@ def evaluate_command(
             raise InputError(
                 f"got {scored} and {against}, but an .npz holds queries and database; give it alone"
             )
-        score_file(scored, out, force, options)
+        score_file(scored, out, force, options, as_json)
     elif kind == ".npy":
         if against is None or bits is None or query_labels is None or database_labels is None:
             wanted = {"DATABASE": against} | arrays
@@ -122,20 +125,31 @@ def evaluate_command(
                 "DATABASE.npy --bits N --query-labels FILE --database-labels FILE"
             )
         score_arrays(
-            (scored, Path(against), query_labels, database_labels), bits, out, force, options
+            (scored, Path(against), query_labels, database_labels),
+            bits,
+            out,
+            force,
+            options,
+            as_json,
         )
     elif against is None:
         raise InputError(
             f"got {scored} alone; write: orbithash evaluate RUN SOURCE, or give codes in an .npz"
         )
     else:
-        score_run(scored, against, device, out, force, options)
+        score_run(scored, against, device, out, force, options, as_json)
 
 
 def score_run(
-    run: Path, source: str, device: str, out: Path | None, force: bool, options: dict[str, Any]
+    run: Path,
+    source: str,
+    device: str,
+    out: Path | None,
+    force: bool,
+    options: dict[str, Any],
+    as_json: bool,
 ) -> None:
-    console = Console()
+    console = Console(stderr=as_json)
     with report_folder(out, force) as folder:
         from orbithash import load  # --help must not wait for torch
         from orbithash.data import ImageFiles, open_source
@@ -146,8 +160,8 @@ def score_run(
         from orbithash.evaluation import REPORTED, encode_split, evaluate_rows, held_out_classes
         from orbithash.experiments.report import score_table
 
-        record = read_record(run)
         encoder = load(run, device=device)
+        record = encoder.training.record if encoder.training else read_record(run)
         data = open_source(source)
         trained = trained_queries(run, data) if isinstance(data, ImageFiles) else []
         notes = []
@@ -164,6 +178,9 @@ def score_run(
             write_unreadable(encoded.unreadable, folder / UNREADABLE)
             notes += left_out(scores, len(encoded.unreadable))
             write_report(folder, scores, encoded, data, record, str(run), source, notes)
+    if as_json:
+        print(scores.to_json())
+        return
     if scores.prefixes:
         console.print(score_table.as_table_of_lengths(cell_text(record.method), scores))
     console.print(score_table.as_table(cell_text(record.method), scores))
@@ -176,10 +193,12 @@ def score_run(
         console.print(f"Left out {len(encoded.unreadable)} images that cannot be read.")
 
 
-def score_file(file: Path, out: Path | None, force: bool, options: dict[str, Any]) -> None:
+def score_file(
+    file: Path, out: Path | None, force: bool, options: dict[str, Any], as_json: bool
+) -> None:
     from orbithash.data.codes_file import read_codes
 
-    score_codes(read_codes(file), str(file), file, out, force, options)
+    score_codes(read_codes(file), str(file), file, out, force, options, as_json)
 
 
 def score_arrays(
@@ -188,11 +207,12 @@ def score_arrays(
     out: Path | None,
     force: bool,
     options: dict[str, Any],
+    as_json: bool,
 ) -> None:
     from orbithash.data.codes_file import read_query_and_database
 
     stored = read_query_and_database(*files, n_bits=n_bits)
-    score_codes(stored, f"{files[0]} in {files[1]}", files[0], out, force, options)
+    score_codes(stored, f"{files[0]} in {files[1]}", files[0], out, force, options, as_json)
 
 
 def score_codes(
@@ -202,6 +222,7 @@ def score_codes(
     out: Path | None,
     force: bool,
     options: dict[str, Any],
+    as_json: bool,
 ) -> None:
     from orbithash.evaluation import REPORTED, evaluate_rows
     from orbithash.experiments.report import score_table
@@ -212,6 +233,9 @@ def score_codes(
         if folder:
             notes = left_out(scores, 0)
             write_report(folder, scores, stored, stored, None, name, str(file), notes)
+    if as_json:
+        print(scores.to_json())
+        return
     console.print(score_table.as_table(name, scores))
     if out:
         print_places(console, out)

@@ -36,6 +36,8 @@ def explain_command(
 ) -> None:
     """Draw one query's rank list and what each pair weighs, with and without ΔAP.
 
+    Example: orbithash explain runs/photos photos/ --out weights.svg
+
     A pair is a related and an unrelated image. Its weight is how much the average precision of
     the list would change if the two swapped places. If the query has no errors, other queries are
     proposed: those of the lowest average precision.

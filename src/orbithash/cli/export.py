@@ -14,7 +14,10 @@ def export_command(
     out: Annotated[Path, typer.Option(help="File for the model, an .onnx.")],
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier file.")] = False,
 ) -> None:
-    """Write the encoder as ONNX: images or features in, embeddings out; a bit is set above 0.5."""
+    """Write the encoder as ONNX: images or features in, embeddings out; a bit is set above 0.5.
+
+    Example: orbithash export runs/photos --out photos.onnx
+    """
     check_new_file(out, suffix=".onnx", force=force)
     from orbithash import load  # --help must not wait for torch
     from orbithash.encoders.runtime import export_encoder

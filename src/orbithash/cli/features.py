@@ -39,6 +39,8 @@ def features_command(
 ) -> None:
     """Extract a network's features of every image, and save them with labels and split.
 
+    Example: orbithash features photos/ --backbone efficientnet-lite0 --out photos.npz
+
     An interrupted command continues when it is repeated. Unreadable images are left out and listed
     in a text file beside the features.
     """

@@ -65,11 +65,13 @@ def index_command(
 ) -> None:
     """Encode and store every image; again on the same index, only new and changed ones.
 
+    Example: orbithash index runs/photos photos/ --out photos.orbit
+
+    Example: orbithash index --codes codes.npy --bits 64 --out codes.orbit
+
     Items that SOURCE no longer has are reported, and removed with --prune. An interrupted command
     continues when it is repeated. With --remove, --compact or --check alone, RUN and SOURCE may be
-    left out.
-
-    Codes of any program, up to billions: orbithash index --codes FILE… --out INDEX
+    left out. The second example stores codes of any program, up to billions.
     """
     console, names = Console(), given or []
     if new_ids and not codes:

@@ -1,15 +1,23 @@
 """`orbithash list`: the methods, backbones, datasets and engines by name."""
 
 import inspect
+import json
 from collections.abc import Mapping
+from typing import Annotated
 
+import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
 
-def list_command() -> None:
-    """List the methods, backbones, datasets and search engines, each with one line about it."""
+def list_command(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """List the methods, backbones, datasets and search engines, each with one line about it.
+
+    Example: orbithash list --json
+    """
     from orbithash.data import HOMES
     from orbithash.data.benchmarks import DATASETS  # --help must not wait for torch
     from orbithash.hashers import HASHERS
@@ -24,6 +32,13 @@ def list_command() -> None:
         "Datasets": DATASETS,
         "Search engines": ENGINES,
     }
+    if as_json:
+        described = {
+            title: {name: first_line(entry) for name, entry in registry.items()}
+            for title, registry in registries.items()
+        }
+        print(json.dumps(described, indent=2))
+        return
     console = Console()
     for title, registry in registries.items():
         console.print(as_table(title, registry))

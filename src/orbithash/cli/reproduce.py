@@ -77,6 +77,8 @@ def reproduce_command(
 ) -> None:
     """Reproduce tables of the paper, beside its printed figures.
 
+    Example: orbithash reproduce main --source voc2007.npz --bits 16,32 --seeds 1 --out tables
+
     Every run has its own folder: an interrupted command continues when it is repeated, and finished
     runs are not repeated. Queries choose nothing; they are searched at the end of a run.
     """

@@ -75,6 +75,8 @@ def search_command(
 ) -> None:
     """Find the images of an index that are nearest to the given ones.
 
+    Example: orbithash search photos.orbit query.jpg -k 10
+
     Prints rank, distance, differing bits, id, path and labels of each. Images are ranked by the
     asymmetric distance of their embedding to the stored bits, items of --like by Hamming distance.
     If some of the given images cannot be read, the others are searched, and the exit code is 1.

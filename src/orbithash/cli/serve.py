@@ -66,6 +66,8 @@ def serve_command(
 ) -> None:
     """Serve an index: an HTTP API, and a page to search it by image.
 
+    Example: orbithash serve photos.orbit --port 8000
+
     The keys come from the environment: ORBITHASH_KEY may search, add and remove items,
     ORBITHASH_READ_KEY may search. Without keys, only this machine is served, and the index is
     read-only. Ctrl-C stops the server after the requests in progress.

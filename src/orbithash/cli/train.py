@@ -115,8 +115,10 @@ def train_command(
     head: Annotated[
         str | None,
         typer.Option(
-            help="Between features and bits: layers (--hidden), or class-codes, a linear layer "
-            "beside codes of the classes, for one label per image. Default: layers.",
+            help="Between features and bits: two-paths, layers (--hidden) and a path that is "
+            "fitted beside them, for the look of images and for new classes; layers alone; or "
+            "class-codes, a linear layer beside codes of the classes, for one label per image. "
+            "Default: two-paths for a head on features, layers for a whole network.",
             rich_help_panel=NETWORK,
         ),
     ] = None,

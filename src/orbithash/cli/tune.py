@@ -39,6 +39,8 @@ def tune_command(
 ) -> None:
     """Search for settings of training: margin, learning rate, reduction, dropout, epochs.
 
+    Example: orbithash tune photos.npz --bits 32 --trials 30 --out study
+
     Only training rows are used: some are held out as queries for the others. The first trial has
     the default settings. An interrupted command continues when it is repeated.
     """

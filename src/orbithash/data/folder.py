@@ -4,7 +4,7 @@ import glob
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp", ".gif"})
 HEIF_SUFFIXES = frozenset({".heic", ".heif", ".hif"})
 SYSTEM_FILES = frozenset({"thumbs.db", "desktop.ini"})  # of Windows, as hidden as .DS_Store
+BROKEN_LINK = "broken link"
 NOT_UTF8 = "whose name is not UTF-8 (rename it)"
 MAX_KINDS = 6  # of skipped files that are named; the rest is counted
 
@@ -33,7 +34,13 @@ def class_folders(folder: Path, *, seed: int = 0) -> ImageFiles:
         raise InputError(
             f"{folder} is not a folder; give a folder that contains one folder per class"
         )
-    files, skipped = list_images(folder)
+    files, skipped, unlisted = list_images(folder)
+    for path, reason in unlisted.items():
+        if reason != BROKEN_LINK:
+            raise InputError(
+                f"cannot list {folder / path}: {reason}; the images in it would be left out: make "
+                f"it readable, or move it out of {folder}"
+            )
     relative = [file.relative_to(folder) for file in files]
     in_class = [path for path in relative if len(path.parts) > 1]
     classes = tuple(sorted({path.parts[0] for path in in_class}))
@@ -72,7 +79,12 @@ def all_images(folder: Path) -> ImageFiles:
     """
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder; give a folder that contains images")
-    files, skipped = list_images(folder)
+    files, skipped, unlisted = list_images(folder)
+    for path, reason in unlisted.items():
+        if reason != BROKEN_LINK:
+            logger.warning(
+                "cannot list %s: %s; the images in it are left out", folder / path, reason
+            )
     if not files:
         raise InputError(f"there are no images in {folder}{only(skipped)}; check the path")
     warn_about_skipped(folder, len(files), skipped)
@@ -89,6 +101,7 @@ def all_images(folder: Path) -> ImageFiles:
         labels=labels,
         classes=classes,
         split=split_to_encode(labels, relative, in_class),
+        unlisted=unlisted,
     )
 
 
@@ -111,27 +124,53 @@ def images_named(names: Iterable[str]) -> list[str]:
     return found
 
 
-def list_images(folder: Path) -> tuple[list[Path], Counter[str]]:
+def list_images(folder: Path) -> tuple[list[Path], Counter[str], dict[str, str]]:
     """Return the images beneath a folder, in alphabetical order, and how many files are not images.
 
     These are counted by extension; hidden files are not counted. Images must have names in UTF-8,
     which tables, records and indexes are written in. Links to folders are followed in
-    the folder itself, and not deeper, where they may form a loop.
+    the folder itself, and not deeper, where they may form a loop. Folders that cannot be listed,
+    and broken links, are returned by relative path, with the reason.
     """
     images: list[Path] = []
     skipped: Counter[str] = Counter()
-    for entry in folder.iterdir():
-        for path in entry.rglob("*") if entry.is_dir() else [entry]:
-            if is_hidden(path.relative_to(folder)):
-                continue
-            is_file = not path.is_dir() or path.is_symlink()
-            if is_file and not is_unicode(str(path.relative_to(folder))):
-                skipped[NOT_UTF8] += 1
-            elif is_image(path):
-                images.append(path)
-            elif is_file:
-                skipped[kind_of(path)] += 1
-    return sorted(images), skipped
+    unlisted: dict[str, str] = {}
+
+    def note(error: OSError) -> None:
+        path = Path(error.filename).relative_to(folder)
+        unlisted[path.as_posix()] = error.strerror or type(error).__name__
+
+    for entry in entries_of(folder):
+        for path in paths_beneath(entry, note) if os.path.isdir(entry) else [entry]:  # noqa: PTH112
+            try:
+                if is_hidden(path.relative_to(folder)):
+                    continue
+                is_file = not path.is_dir() or path.is_symlink()
+                if is_file and not is_unicode(str(path.relative_to(folder))):
+                    skipped[NOT_UTF8] += 1
+                elif is_image(path):
+                    images.append(path)
+                elif is_file:
+                    skipped[kind := kind_of(path)] += 1
+                    if kind == BROKEN_LINK:
+                        unlisted[path.relative_to(folder).as_posix()] = kind
+            except OSError as error:  # the folder can be listed, and nothing in it looked at
+                note(error)
+    return sorted(images), skipped, unlisted
+
+
+def entries_of(folder: Path) -> list[Path]:
+    try:
+        return [entry for entry in folder.iterdir() if not is_hidden(entry.relative_to(folder))]
+    except OSError as error:
+        raise InputError(f"cannot list {folder}: {error.strerror}; check its permissions") from None
+
+
+def paths_beneath(folder: Path, on_error: Callable[[OSError], None]) -> Iterator[Path]:
+    """Yield the files and folders beneath a folder, without hidden folders and what is in them."""
+    for parent, folders, files in os.walk(folder, onerror=on_error):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from (Path(parent, name) for name in (*folders, *files))
 
 
 def is_image(path: Path) -> bool:
@@ -152,7 +191,7 @@ def is_hidden(path: Path) -> bool:
 def kind_of(path: Path) -> str:
     """Return in which words a file that is not an image is counted."""
     if path.is_symlink() and not path.is_file():
-        return "linked folder" if path.is_dir() else "broken link"
+        return "linked folder" if path.is_dir() else BROKEN_LINK
     return path.suffix.lower() or "without extension"
 
 

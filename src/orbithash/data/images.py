@@ -1,8 +1,8 @@
 """Labelled images: files on disk, or the items of a torch Dataset."""
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -60,6 +60,8 @@ class ImageFiles:
     labels: Labels
     classes: tuple[str, ...]
     split: Split
+    # Relative paths of folders and links beneath which there may be more, with the reason.
+    unlisted: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.paths:
@@ -83,8 +85,10 @@ class ImageFiles:
     def stamp(self, row: int) -> str:
         try:
             status = self.file(row).stat()
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return "missing"
+        except OSError:
+            return "unreadable"
         return f"{status.st_size} {status.st_mtime_ns}"
 
 

@@ -39,7 +39,7 @@ TURNS = {
 }
 JPEG_START = b"\xff\xd8\xff"
 HEIF = "HEIF"  # Pillow's name of the format
-HEIF_ADVICE = "install orbithash[heif] to read it"
+HEIF_ADVICE = "to read it, run: pip install 'orbithash[heif]'"
 HEIF_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"}
 
 

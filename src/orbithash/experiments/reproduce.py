@@ -24,7 +24,7 @@ from orbithash.experiments.tables.run import find_finished
 from orbithash.experiments.tables.sources import TableSource
 from orbithash.experiments.tables.spec import TableSpec, read_tuning_records
 from orbithash.experiments.tables.workers import RunEvent, RunListener, execute_runs
-from orbithash.files import whole_file
+from orbithash.files import write_text
 
 RESULTS, REPORT, FIGURES = "results.json", "report.html", "figures"
 WRITERS: Mapping[str, Callable[[Results], str]] = {"table.md": to_markdown, "table.tex": to_latex}
@@ -126,8 +126,3 @@ def write_table(
 
 def is_written(file: Path, text: str) -> bool:
     return file.exists() and file.read_text(encoding="utf-8") == text
-
-
-def write_text(file: Path, text: str) -> None:
-    with whole_file(file) as opened:
-        opened.write(text.encode())

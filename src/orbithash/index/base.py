@@ -56,10 +56,8 @@ class Where:
         check_fields(self.fields)
 
     def admits(self, metadata: Metadata) -> bool:
-        return (not self.labels or not set(self.labels).isdisjoint(metadata.labels)) and all(
-            name in metadata.fields and same_value(metadata.fields[name], value)
-            for name, value in self.fields.items()
-        )
+        has_label = not self.labels or not set(self.labels).isdisjoint(metadata.labels)
+        return has_label and has_fields(metadata.fields, self.fields)
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,6 +243,10 @@ def check_fields(fields: object) -> None:
                 f"the field {name!r} is {value!r}; name fields by strings, and give them "
                 "strings, finite numbers or booleans"
             )
+
+
+def has_fields(stored: Mapping[str, Value], wanted: Mapping[str, Value]) -> bool:
+    return all(name in stored and same_value(stored[name], value) for name, value in wanted.items())
 
 
 def same_value(stored: Value, wanted: Value) -> bool:

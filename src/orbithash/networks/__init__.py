@@ -4,7 +4,7 @@ from pathlib import Path
 
 from orbithash.errors import InputError
 from orbithash.networks.backbones import PhotoBackbone, View, load_checked_weights, load_weights
-from orbithash.networks.class_code_head import ClassCodeHead, power_normalized
+from orbithash.networks.class_code_head import ClassCodeHead
 from orbithash.networks.efficientnet_lite0 import EfficientNetLite0
 from orbithash.networks.googlenet import GoogLeNet
 from orbithash.networks.hashing_network import (
@@ -15,6 +15,7 @@ from orbithash.networks.hashing_network import (
     make_head,
     network_weights,
 )
+from orbithash.networks.second_path import SecondPath, power_normalized
 from orbithash.networks.small_cnn import SmallCNN
 from orbithash.networks.transformers_model import TransformersModel, load_transformers_model
 
@@ -27,6 +28,7 @@ __all__ = [
     "GoogLeNet",
     "HashingNetwork",
     "PhotoBackbone",
+    "SecondPath",
     "SmallCNN",
     "TransformersModel",
     "View",

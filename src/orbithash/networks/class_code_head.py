@@ -12,6 +12,8 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
+from orbithash.networks.second_path import power_normalized
+
 THRESHOLD = 0.1  # cosine from which on an image rather belongs to a class than to none
 CONFIDENCE = 0.7  # mean resemblance to its nearest class of an image that its prototype left out
 # New images resemble their class less than images that trained, for which the codes were learned.
@@ -162,8 +164,3 @@ def sharpness_of(cosines: Float[Tensor, "n classes"]) -> float:
         confident = resemblance(cosines, 2.0**middle).amax(dim=1).mean() > CONFIDENCE
         low, high = (low, middle) if confident else (middle, high)
     return float(2.0**high)
-
-
-def power_normalized(features: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
-    """Return signed square roots, scaled to length 1; large components dominate less."""
-    return functional.normalize(features.sign() * features.abs().sqrt(), dim=1)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from orbithash.errors import InputError
 from orbithash.networks.backbones import PhotoBackbone
 from orbithash.networks.class_code_head import ClassCodeHead
+from orbithash.networks.second_path import SecondPath
 
 LOGIT_STD = 2.0  # of every bit at the start: outputs are neither all near 0.5 nor saturated
 MAX_ROWS_TO_FIT = 1 << 16  # more than enough for a mean and a standard deviation
@@ -21,7 +22,9 @@ class FeatureHead(nn.Module):
     """Features to embeddings in [0, 1]: an optional hidden layer, a linear layer and a sigmoid.
 
     Without a hidden layer this is the last layer of Chen et al., 2018. A hidden layer is followed
-    by layer normalisation (Ba, Kiros and Hinton, 2016), ReLU and dropout.
+    by layer normalisation (Ba, Kiros and Hinton, 2016), ReLU and dropout. With
+    `known_classes`, a `SecondPath` is added to the logits of these layers: it knows so many
+    classes, 0 for images with several labels.
 
     Call `fit_start`, a data-dependent initialisation, before training, so that one learning rate
     suits features of any scale.
@@ -31,7 +34,13 @@ class FeatureHead(nn.Module):
     scale: Tensor
 
     def __init__(
-        self, n_features: int, n_bits: int, *, hidden: int = 1024, dropout: float = 0.3
+        self,
+        n_features: int,
+        n_bits: int,
+        *,
+        hidden: int = 1024,
+        dropout: float = 0.3,
+        known_classes: int | None = None,
     ) -> None:
         super().__init__()
         if hidden < 0 or not 0 <= dropout < 1:
@@ -50,6 +59,9 @@ class FeatureHead(nn.Module):
             self.hidden_layers.append(nn.ReLU())
             self.hidden_layers.append(nn.Dropout(dropout))
         self.hash_layer = nn.Linear(hidden or n_features, n_bits)
+        self.second_path: SecondPath | None = None
+        if known_classes is not None:
+            self.second_path = SecondPath(n_features, hidden or n_features, n_bits, known_classes)
 
     def forward(
         self, features: Float[Tensor, "n {self.n_features}"]
@@ -61,14 +73,26 @@ class FeatureHead(nn.Module):
         self, features: Float[Tensor, "n {self.n_features}"]
     ) -> Float[Tensor, "n {self.n_bits}"]:
         """Return the values before the sigmoid."""
-        hidden = self.hidden_layers((features - self.center) * self.scale)
-        logits: Tensor = self.hash_layer(hidden)
+        hidden, logits = self.layers_output(features)
+        if self.second_path is not None:
+            logits = self.second_path(features, hidden, logits)
         return logits
+
+    def layers_output(
+        self, features: Float[Tensor, "n {self.n_features}"]
+    ) -> tuple[Float[Tensor, "n hidden"], Float[Tensor, "n {self.n_bits}"]]:
+        """Return the hidden units and the logits of the layers, without the second path."""
+        hidden = self.hidden_layers((features - self.center) * self.scale)
+        return hidden, self.hash_layer(hidden)
 
     @property
     def sizes(self) -> dict[str, int | float]:
         """The arguments that make a head of this shape, besides `n_features`."""
-        return {"n_bits": self.n_bits, "hidden": self.hidden, "dropout": self.dropout}
+        sizes = {"n_bits": self.n_bits, "hidden": self.hidden, "dropout": self.dropout}
+        # Left out otherwise: heads are described as they were before.
+        if self.second_path is None:
+            return sizes
+        return {**sizes, "known_classes": self.second_path.n_classes}
 
     @torch.no_grad()
     def prefix(self, n_bits: int) -> "FeatureHead":
@@ -78,6 +102,8 @@ class FeatureHead(nn.Module):
         layer.weight = nn.Parameter(layer.weight[:n_bits].clone())
         layer.bias = nn.Parameter(layer.bias[:n_bits].clone())
         head.n_bits = layer.out_features = n_bits
+        if head.second_path is not None:
+            head.second_path.keep_bits(n_bits)
         return head
 
     @torch.no_grad()
@@ -132,7 +158,8 @@ class HashingNetwork(nn.Module):
 
     With `freeze_statistics`, batch normalisation keeps the means and variances of its weights in
     training too. They are better than those of a small batch, and images do not affect each other.
-    With `n_classes`, the head is a `ClassCodeHead`.
+    With `n_classes`, the head is a `ClassCodeHead`; with `known_classes`, it has a
+    `SecondPath`.
     """
 
     def __init__(
@@ -143,6 +170,7 @@ class HashingNetwork(nn.Module):
         hidden: int = 0,
         dropout: float = 0.3,
         n_classes: int | None = None,
+        known_classes: int | None = None,
         freeze_statistics: bool = False,
     ) -> None:
         super().__init__()
@@ -155,7 +183,13 @@ class HashingNetwork(nn.Module):
         self.backbone: nn.Module = backbone
         self.head: FeatureHead | ClassCodeHead
         if n_classes is None:
-            self.head = FeatureHead(backbone.n_features, n_bits, hidden=hidden, dropout=dropout)
+            self.head = FeatureHead(
+                backbone.n_features,
+                n_bits,
+                hidden=hidden,
+                dropout=dropout,
+                known_classes=known_classes,
+            )
         else:
             self.head = ClassCodeHead(backbone.n_features, n_bits, n_classes)
 

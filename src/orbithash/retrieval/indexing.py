@@ -3,8 +3,9 @@
 import hashlib
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ class IndexReport:
     new: int
     changed: int
     unchanged: int
-    gone: dict[str, int]  # id by path of stored items that the source no longer has
+    gone: dict[str, int]  # id by path of stored items that the source certainly no longer has
     pruned: bool  # whether these were removed from the index
     unreadable: dict[str, str]  # reason by path; codes stored for them earlier are kept
 
@@ -50,10 +51,22 @@ def index_source(
     `source` names their origin; items from other sources are not touched. Each batch is stored as
     soon as it is encoded, so that a call after an interruption continues from there. `ray` is the
     address of a Ray cluster that encodes; its workers store in Milvus themselves.
+
+    `prune` removes what is gone. If that cannot be told of some stored items, it raises an error
+    before anything is changed.
     """
     items = source_items(data, source)
     known = index.known(source)
     present = {item.path for item in items if item.stamp != "missing"}
+    gone = {path: identifier for path, (identifier, _) in known.items() if path not in present}
+    doubtful = perhaps_there(gone, data)
+    if prune and doubtful:
+        path, reason = next(iter(doubtful.items()))
+        raise InputError(
+            f"cannot tell whether {len(doubtful)} items are gone, for example {path}: {reason}; "
+            "nothing was removed: make it readable, or leave --prune out"
+        )
+    gone = {path: identifier for path, identifier in gone.items() if path not in doubtful}
     rows = [row for row, item in enumerate(items) if is_new_or_changed(item, known)]
     index.remove([])  # raises now, and not after minutes of encoding, if the index is read-only
     if ray is not None and isinstance(index, MilvusIndex):
@@ -65,11 +78,10 @@ def index_source(
     else:
         embedded = embed_rows(encoder, data, np.array(rows, dtype=np.int64), progress, ray)
         new, changed, unreadable = store_batches(index, embedded, items, known, source)
-    gone = {path: identifier for path, (identifier, _) in known.items() if path not in present}
     if prune and gone:
         index.remove(np.array(list(gone.values()), dtype=np.int64))
     unchanged = sum(known.get(item.path, (0, ""))[1] == item.stamp for item in items)
-    return IndexReport(new, changed, unchanged, gone, prune, unreadable)
+    return IndexReport(new, changed, unchanged, gone, prune, doubtful | unreadable)
 
 
 def embed_rows(
@@ -113,6 +125,33 @@ def store_batches(
         changed += len(replaced)
         unreadable |= encoded.unreadable
     return new, changed, unreadable
+
+
+def perhaps_there(gone: Iterable[str], data: Data) -> dict[str, str]:
+    """Return those of the missing paths that may be there all the same, with the reason.
+
+    A file is gone if its folder was listed and it was not in it, or if a table does not name it any
+    more. It may be there if the folder cannot be listed, or if a table names it and its folder is
+    missing too, as when a disk is not mounted.
+    """
+    if not isinstance(data, ImageFiles):
+        return {}
+    root = Path(absolute_name(data.root))
+    unlisted = {str(root / path): reason for path, reason in data.unlisted.items()}
+    listed = set(item_paths(data)) if gone else set()
+
+    @cache
+    def reason_of(folder: Path, *, is_named: bool) -> str:
+        for each in (folder, *folder.parents):
+            if str(each) in unlisted:
+                return f"{each}: {unlisted[str(each)]}"
+        return f"there is no folder {folder}" if is_named and not folder.is_dir() else ""
+
+    reasons = {
+        path: unlisted.get(path) or reason_of(Path(path).parent, is_named=path in listed)
+        for path in gone
+    }
+    return {path: reason for path, reason in reasons.items() if reason}
 
 
 def source_identity(source: Any, data: Data) -> str:

@@ -1,5 +1,6 @@
 """The state of a run in one file, to resume it; written atomically, as safetensors."""
 
+import hashlib
 import json
 import time
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from orbithash.files import whole_file
 from orbithash.training.machine.distributed import SINGLE_PROCESS, Processes
 from orbithash.training.state import TrainingState
 
-HEADER = "orbithash"
+HEADER, CHECKSUM = "orbithash", "checksum"
 
 
 class Checkpoints:
@@ -25,7 +26,8 @@ class Checkpoints:
 
     `made_with` is JSON of all that the run depends on: a state is never restored with other
     settings or data. Weights, optimizer, memory, best epoch and torch's random state of every
-    process are tensors in a safetensors file; everything else is JSON in its header.
+    process are tensors in a safetensors file; everything else is JSON in its header, with a
+    checksum of it all: a flipped bit must not go on in the weights.
     """
 
     def __init__(
@@ -54,14 +56,12 @@ class Checkpoints:
         """Replace the saved state; all processes must call this together."""
         random = self.processes.gather_objects(random_states(state.network))
         if self.processes.first:
-            tensors = state.tensors()
+            tensors = {name: plain(tensor) for name, tensor in state.tensors().items()}
             for rank, states in enumerate(random):
-                tensors |= {f"random/{rank}/{name}": value for name, value in states.items()}
-            header = {"made_with": self.made_with, "values": state.values()}
-            content = save(
-                {name: plain(tensor) for name, tensor in tensors.items()},
-                metadata={HEADER: json.dumps(header)},
-            )
+                tensors |= {f"random/{rank}/{name}": plain(each) for name, each in states.items()}
+            header = json.dumps({"made_with": self.made_with, "values": state.values()})
+            metadata = {HEADER: header, CHECKSUM: checksum(tensors, header)}
+            content = save(tensors, metadata=metadata)
             with whole_file(self.file) as opened:
                 opened.write(content)
         self._saved = time.monotonic()
@@ -122,9 +122,22 @@ def read(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         with safe_open(file, framework="pt") as opened:
             header = header_of(opened)
-            return {name: opened.get_tensor(name) for name in opened.keys()}, header  # noqa: SIM118
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+            metadata = opened.metadata()
+        # Earlier versions wrote no checksum.
+        if metadata.get(CHECKSUM) not in (None, checksum(tensors, metadata[HEADER])):
+            raise ValueError("its checksum does not match, so some of it is not as written")
     except (SafetensorError, OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise unreadable_checkpoint(file, error) from None
+    return tensors, header
+
+
+def checksum(tensors: Mapping[str, Tensor], header: str) -> str:
+    digest = hashlib.sha256(header.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def random_states(network: torch.nn.Module) -> dict[str, Tensor]:

@@ -3,7 +3,6 @@
 `orbithash.train`, `orbithash train`, the tables, `tune` and the demo all call `train`.
 """
 
-import logging
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -43,9 +42,12 @@ from orbithash.training.methods import (
 from orbithash.training.on_arrays import fit_hasher, train_on_arrays
 from orbithash.training.session import (
     check_begun,
+    check_same_data,
     check_tensorboard,
     finished_run,
+    shortened,
     training_session,
+    warn_of_seen_before,
 )
 from orbithash.training.settings import TrainingSettings, read_settings, resolve_settings
 from orbithash.training.tuning import (
@@ -54,10 +56,6 @@ from orbithash.training.tuning import (
     plan_tuning,
     train_by_tuning,
 )
-
-N_NAMED = 5  # classes in a message
-
-logger = logging.getLogger(__name__)
 
 
 def train(
@@ -144,23 +142,34 @@ def train(
     chosen = with_nested(chosen, nested, bits)
     if check_labels(labels, unlabelled, hold_out_classes, changes) == "none":
         chosen, changes = without_labels(chosen), {**changes, "validation": 0.0, "look": 0.0}
+    opened = open_source if chosen.from_labels else open_without_labels
     if finish:
         check_begun(out)
     if out is not None and (resume or finish) and is_finished(out):
-        expected = {"method": chosen.name, "n_bits": bits, "seed": seed, "tune": tune}
-        expected["nested"] = ",".join(map(str, chosen.nested)) or "none"
-        expected["held_out_classes"] = ",".join(held_out_names(source, hold_out_classes, seed))
-        expected |= {
+        expected = {
+            "method": chosen.name,
+            "n_bits": bits,
+            "seed": seed,
+            "tune": tune,
+            "nested": ",".join(map(str, chosen.nested)) or "none",
+            "held_out_classes": ",".join(held_out_names(source, hold_out_classes, seed)),
             "labels": labels,
             "views": views,
+            "preset": preset,
+            "options": dict(chosen.options),
             "backbone": backbone if isinstance(backbone, str) else None,
+            "weights": None if weights is None else str(weights),
+            "init": None if init is None else source_name(init),
+            "unlabelled": None if unlabelled is None else source_name(unlabelled),
         }
-        if unlabelled is not None:
-            expected["unlabelled"] = source_name(unlabelled)
-        return finished_run(out, expected, changes)
+        from_file = file_settings if isinstance(file_settings, Mapping) else asdict(file_settings)
+        run = finished_run(out, expected, {**from_file, **changes})
+        if unlabelled is None:
+            check_same_data(run, out, source_name(source), lambda: opened(source))
+        return run
     if out is not None and isinstance(chosen.given, Hasher):
         check_can_be_saved(chosen.given)
-    data = open_source(source) if chosen.from_labels else open_without_labels(source)
+    data = opened(source)
     gpu = None if device == "cpu" else device
     given = {
         "backbone": backbone,
@@ -312,22 +321,6 @@ def held_out_names(
 ) -> tuple[str, ...]:
     """Return the names of the classes of a source that are held out."""
     return () if wanted is None else choose_held_out(open_source(source), wanted, seed=seed)
-
-
-def warn_of_seen_before(held_out: Sequence[str], init: Encoder | None) -> None:
-    before = init.training.record.held_out_classes if init and init.training else ()
-    if init is not None and (seen := [name for name in held_out if name not in before]):
-        logger.warning(
-            "the run to start from did not hold out %s: scores of unseen classes will be too high; "
-            "start from a run with the same --hold-out-classes",
-            shortened(seen),
-        )
-
-
-def shortened(names: Sequence[str]) -> str:
-    """Return the first names, and the number of the others."""
-    more = f" and {len(names) - N_NAMED} more" if len(names) > N_NAMED else ""
-    return ", ".join(names[:N_NAMED]) + more
 
 
 def method_and_settings(

@@ -12,11 +12,6 @@ from orbithash.data import ImageSource, LabelledFeatures
 from orbithash.encoders import Encoder, Epoch, FeatureEncoder
 from orbithash.encoders.runs.fingerprints import weights_digest
 from orbithash.errors import InputError
-from orbithash.hashers.discriminant_quantization import (
-    DiscriminantQuantization,
-    whitening_matrix,
-    within_class_scatter,
-)
 from orbithash.losses.teacher import takes_teacher
 from orbithash.metrics.scoring import evaluate_codes
 from orbithash.networks import (
@@ -24,7 +19,6 @@ from orbithash.networks import (
     FeatureHead,
     HashingNetwork,
     embed,
-    power_normalized,
     small_backbone,
 )
 from orbithash.training.batches import (
@@ -35,6 +29,12 @@ from orbithash.training.batches import (
     single_views,
 )
 from orbithash.training.checkpoint import Checkpoints
+from orbithash.training.heads.class_codes import (
+    fit_class_codes,
+    labelled_views,
+    weights_and_scalars,
+)
+from orbithash.training.heads.second_path import add_second_path
 from orbithash.training.hooks import Hooks
 from orbithash.training.loop import step, train_network
 from orbithash.training.machine.distributed import SINGLE_PROCESS, Processes
@@ -43,8 +43,6 @@ from orbithash.training.methods import Method, TrainingPlan, plan_training, run_
 from orbithash.training.optimization import ParameterGroup, make_optimizer
 from orbithash.training.settings import TrainingSettings
 from orbithash.training.state import BestEpoch, Memory, TrainingState
-
-MAX_START_ROWS = 1 << 15  # images, and views as far as there is room, from which class codes start
 
 
 def train_on_arrays(
@@ -64,11 +62,12 @@ def train_on_arrays(
     """Train a network with a loss on the training rows, and keep its best epoch.
 
     The network is a head; for small images, a small backbone and a head. Queries are never used.
-    Rows held out for validation choose the epoch; without any, the last epoch is kept. The rows
-    held out, the initial weights and the batches depend on the seed and not on the method: two
-    losses with one seed start from the same weights and see the same rows in the same order. If
-    the data have several views of an image, each batch uses a random one. `digest` identifies the
-    data in a checkpoint.
+    Rows held out for validation choose the epoch, by the layers alone; without any, the last epoch
+    is kept. A second path is fitted at the end, to the rows with labels. The rows held out, the
+    initial weights and the batches depend on the seed and not on the method: two losses with one
+    seed start from the same weights and see the same rows in the same order. If the data have
+    several views of an image, each batch uses a random one. `digest` identifies the data in a
+    checkpoint.
     """
     plan = plan_training(
         data.labels, data.split, method, n_bits, settings, seed=seed, classes=data.classes
@@ -112,6 +111,10 @@ def train_on_arrays(
             checkpoints=checkpoints and checkpoints.for_run(identity),
             processes=processes,
         )
+        if settings.head == "two-paths" and method.from_labels and isinstance(network, FeatureHead):
+            n = plan.n_labelled
+            shortest = min((*method.nested, n_bits))
+            add_second_path(network, inputs[:n], plan.train_labels[:n], shortest=shortest)
     return FeatureEncoder(network.eval(), inputs.shape[1:]), history
 
 
@@ -188,63 +191,17 @@ def empty_head(
     n_features: int, n_bits: int, settings: TrainingSettings, plan: TrainingPlan
 ) -> FeatureHead | ClassCodeHead:
     """Return a head of the kind that the settings name, before it is fitted to the features."""
-    if settings.head == "layers":
-        return FeatureHead(n_features, n_bits, hidden=settings.hidden, dropout=settings.dropout)
-    return ClassCodeHead(n_features, n_bits, int(plan.labels.max()) + 1)
-
-
-def labelled_views(
-    views: InputViews, plan: TrainingPlan
-) -> tuple[Float32[torch.Tensor, "m d"], Int64[np.ndarray, " m"]]:
-    """Return the images with labels and their further views, and the label of each.
-
-    The images come first. Of the views of many images, every second or third is enough.
-    """
-    n = plan.n_labelled
-    owners = np.repeat(np.arange(n), views.count[:n])
-    room = max(MAX_START_ROWS - n, 0)
-    kept = np.arange(len(owners))[:: -(-len(owners) // room) or 1] if room else np.arange(0)
-    inputs = torch.cat([views.inputs[:n], views.further[torch.from_numpy(kept)].float()])
-    return inputs, plan.labels[np.concatenate([np.arange(n), owners[kept]])]
-
-
-def fit_class_codes(
-    head: ClassCodeHead,
-    inputs: Float32[torch.Tensor, "n d"],
-    labels: Int64[np.ndarray, " n"],
-    *,
-    n_images: int,
-    seed: int,
-) -> None:
-    """Start the head from LDA-ITQ of the training features, and from the means of the classes."""
-    features = power_normalized(inputs).numpy()
-    quantization = DiscriminantQuantization(head.n_bits, random_state=seed)
-    quantization.fit(features, labels)
-    members = labels[:, None] == np.arange(head.n_classes)
-    scatter = within_class_scatter(features - quantization.mean_, members)
-    whitening = whitening_matrix(scatter, quantization.shrinkage)
-    head.fit_start(
-        inputs,
-        torch.from_numpy(labels),
-        center=torch.from_numpy(quantization.mean_).float(),
-        whitening=torch.from_numpy(whitening).float(),
-        projection=torch.from_numpy(quantization.projection_).float(),
-        n_images=n_images,
-    )
-
-
-def weights_and_scalars(network: torch.nn.Module) -> list[ParameterGroup]:
-    """Return matrices, which decay, apart from biases and single numbers, which do not."""
-    return [
-        ParameterGroup(
-            tuple(p for p in network.parameters() if (p.ndim > 1) == decays), decays=decays
-        )
-        for decays in (True, False)
-    ]
+    if settings.head == "class-codes":
+        return ClassCodeHead(n_features, n_bits, int(plan.labels.max()) + 1)
+    # A second path is added after training.
+    return FeatureHead(n_features, n_bits, hidden=settings.hidden, dropout=settings.dropout)
 
 
 def copy_head(init: Encoder, head: FeatureHead | ClassCodeHead) -> None:
-    """Copy the weights of a head that was trained on features; the sizes must be equal."""
+    """Copy the weights of a head that was trained on features; the sizes must be equal.
+
+    A second path is left out: it is fitted again after training.
+    """
     if init.takes_images:
         raise InputError("the run to start from encodes images, not features; give another")
     source = init.network if isinstance(init, FeatureEncoder) else None
@@ -258,7 +215,8 @@ def copy_head(init: Encoder, head: FeatureHead | ClassCodeHead) -> None:
                 f"the run to start from has {name}={getattr(source, name)}, but here it is "
                 f"{getattr(head, name)}; train with the same features, classes, --bits and --hidden"
             )
-    head.load_state_dict(source.state_dict())
+    weights = source.state_dict().items()
+    head.load_state_dict({k: v for k, v in weights if not k.startswith("second_path.")})
 
 
 @steady_threads()

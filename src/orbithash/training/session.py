@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,8 +11,9 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from orbithash.data import ImageFiles, ImageSource, training_rows
+from orbithash.data import ImageFiles, ImageSource, LabelledFeatures, training_rows
 from orbithash.encoders import Encoder, Epoch, load_run
+from orbithash.encoders.runs.fingerprints import data_digest
 from orbithash.encoders.runs.run_folder import (
     CHECKPOINT,
     CONTENTS,
@@ -33,6 +34,10 @@ from orbithash.training.machine.distributed import Processes, joined_processes
 from orbithash.training.machine.environment import Signals, interruption
 from orbithash.training.settings import LATER_SETTINGS
 from orbithash.training.time_left import TimeLeft, training_bar
+
+N_NAMED = 5  # classes in a message
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -202,12 +207,47 @@ def finished_run(out: Path, expected: Mapping[str, Any], changes: Mapping[str, A
     found["nested"] = ",".join(map(str, record.prefixes())) or "none"
     found["held_out_classes"] = ",".join(record.held_out_classes)
     for name, wanted in {**expected, **changes}.items():
-        if wanted is not None and found.get(name, wanted) != wanted:
+        if wanted is not None and found.get(name, wanted) != as_json(wanted):
             raise InputError(
                 f"{out} is a finished run with {name}={found[name] or 'none'}, but here it is "
                 f"{wanted or 'none'}; give --out another name, or add --force to replace it"
             )
     return encoder
+
+
+def check_same_data(
+    encoder: Encoder, out: Path, name: str, read: Callable[[], ImageSource | LabelledFeatures]
+) -> None:
+    """Raise if a finished run was trained on other data; of the same name, they are not read."""
+    record = encoder.training.record if encoder.training else None
+    if record is None or not record.data_digest or record.source == name:
+        return
+    if data_digest(read()) != record.data_digest:
+        raise InputError(
+            f"{out} is a finished run on {record.source}, and {name} holds other data; give --out "
+            "another name, or add --force to replace it"
+        )
+
+
+def as_json(value: Any) -> Any:
+    """Return a value as it is when it was written as JSON."""
+    return json.loads(json.dumps(value))
+
+
+def warn_of_seen_before(held_out: Sequence[str], init: Encoder | None) -> None:
+    before = init.training.record.held_out_classes if init and init.training else ()
+    if init is not None and (seen := [name for name in held_out if name not in before]):
+        logger.warning(
+            "the run to start from did not hold out %s: scores of unseen classes will be too high; "
+            "start from a run with the same --hold-out-classes",
+            shortened(seen),
+        )
+
+
+def shortened(names: Sequence[str]) -> str:
+    """Return the first names, and the number of the others."""
+    more = f" and {len(names) - N_NAMED} more" if len(names) > N_NAMED else ""
+    return ", ".join(names[:N_NAMED]) + more
 
 
 def check_tensorboard(tensorboard: str | Path | None, out: Path | None) -> None:

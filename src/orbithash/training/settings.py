@@ -37,8 +37,9 @@ class TrainingSettings:
 
     reduction: str | None = None  # of losses that sum over triplets; None: the default of the loss
 
-    # Between features and bits; class codes beside a linear layer are for one label per image.
-    head: Literal["layers", "class-codes"] = "layers"
+    # Between features and bits. two-paths: layers, and a path that is fitted beside them from
+    # labels; class-codes: a linear layer and a code of each class, for one label per image.
+    head: Literal["layers", "two-paths", "class-codes"] = "two-paths"
     hidden: int = 1024  # of layers: units of the first; 0: a linear head, as in the paper
     dropout: float = 0.3  # of the hidden units
     memory: int = 0  # size of the memory bank that lengthens the ranking lists
@@ -74,8 +75,8 @@ class TrainingSettings:
                 raise InputError(f"{name}={getattr(self, name)}; give a number >= 0")
         if self.precision not in ("float32", "bfloat16"):
             raise InputError(f"precision={self.precision!r}; choose float32 or bfloat16")
-        if self.head not in ("layers", "class-codes"):
-            raise InputError(f"head={self.head!r}; choose layers or class-codes")
+        if self.head not in ("layers", "two-paths", "class-codes"):
+            raise InputError(f"head={self.head!r}; choose layers, two-paths or class-codes")
         if self.optimizer not in ("adam", "sgd") or self.schedule not in ("cosine", "steps"):
             raise InputError(
                 f"optimizer={self.optimizer!r}, schedule={self.schedule!r}; "
@@ -125,6 +126,7 @@ PRESETS: dict[str, TrainingSettings] = {
         schedule="steps",
         weight_decay=5e-4,
         reduction="anchor",
+        head="layers",
         hidden=0,
         patience=30,  # no early stop: the best epoch may follow a drop of the rate
     ),
@@ -139,6 +141,7 @@ IMAGE_PRESETS: dict[str, TrainingSettings] = {
         weight_decay=0.05,
         warmup=1.0,
         clip=5.0,
+        head="layers",
         new_layer_rate=3.0,
         hidden=0,
         validation=0.1,

@@ -146,6 +146,13 @@ def plan_tuning(
             f"{method.name} is fitted to features and cannot train a network; use --tune head"
         )
     whole = resolve_settings(preset, settings, changes, on_images=True, init=init)
+    if whole.head == "two-paths":  # the default of settings that were not made for images
+        if changes.get("head") is not None:
+            raise InputError(
+                "the second path is fitted to features that do not change; train with --tune head, "
+                "or leave --head out"
+            )
+        whole = replace(whole, head="layers")
     if method.needs_teacher(whole) and not pretrained:
         raise InputError(
             f"{'--look' if whole.look else method.name} learns from the backbone's features, and "
@@ -161,7 +168,7 @@ def plan_tuning(
     given = {**settings, **{key: value for key, value in changes.items() if value is not None}}
     kept = {"head", "hidden", "dropout", "look"}
     shape = {key: value for key, value in given.items() if key in kept}
-    head = resolve_settings("default", {}, shape, on_images=False)
+    head = resolve_settings("default", {"head": whole.head}, shape, on_images=False)
     whole = replace(whole, head=head.head, hidden=head.hidden, dropout=head.dropout)
     return replace(plan, head_settings=head, whole_settings=whole)
 

@@ -107,6 +107,34 @@ def test_a_damaged_record_is_said_to_be_one(encoder, tmp_path):
         load_run(tmp_path / "run")
 
 
+def test_a_flipped_bit_of_the_weights_is_noticed_and_a_run_without_a_digest_is_loaded(
+    encoder, tmp_path
+):
+    encoder.save(tmp_path / "run")
+    model = tmp_path / "run" / "model.safetensors"
+    content = bytearray(model.read_bytes())
+    content[-5] ^= 4
+    model.write_bytes(content)
+    with pytest.raises(InputError, match=r"model\.safetensors is damaged"):
+        load_run(tmp_path / "run")
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    del record["model_sha256"]  # as of an earlier version
+    (tmp_path / "run" / "run.json").write_text(json.dumps(record))
+    assert load_run(tmp_path / "run").n_bits == 8
+
+
+def test_a_flipped_bit_of_the_encoder_of_an_index_is_noticed_by_load(encoder, tmp_path):
+    with orbithash.open_index(tmp_path / "i.orbit", encoder=encoder):
+        pass
+    model = tmp_path / "i.orbit" / "model.safetensors"
+    assert load_run(tmp_path / "i.orbit").n_bits == 8
+    content = bytearray(model.read_bytes())
+    content[-5] ^= 4
+    model.write_bytes(content)
+    with pytest.raises(InputError, match=r"model\.safetensors is not as written"):
+        load_run(tmp_path / "i.orbit")
+
+
 @pytest.mark.parametrize("name", ["v1.2", "v1.2.partial"])
 def test_an_unfinished_run_says_how_to_continue_it(tmp_path, name):
     (tmp_path / "v1.2.partial").mkdir()

@@ -18,17 +18,7 @@ from orbithash.index.addresses import open_folder
 from orbithash.index.store import locks, sealing
 from orbithash.index.store.database import FILE
 from orbithash.index.store.segment import PAGE
-from sealed_indexes import (
-    BATCH,
-    N_BITS,
-    batch_codes,
-    batch_ids,
-    batch_metadata,
-    change,
-    removed_ids,
-    reported,
-    sealing_early,
-)
+from sealed_indexes import N_BITS, assert_nothing_lost, change, sealing_early
 
 
 @pytest.mark.parametrize("n_bits", [48, 100])
@@ -145,35 +135,6 @@ def test_a_process_killed_while_it_changes_and_seals_loses_nothing(tmp_path, mom
     with sealing_early(), open_index(folder) as index:
         index.compact()  # removes what the killed ones have left
     assert len(list(folder.glob("*codes-*"))) == 1
-
-
-def assert_nothing_lost(index, told, before) -> int:
-    """Check all batches that were reported, and that another is there as a whole or not at all."""
-    stored = {}
-    for items in index.iterate(4096):
-        for i, code, note in zip(items.ids.tolist(), items.codes, items.metadata, strict=True):
-            stored[i] = (code.tobytes(), note)
-    added, removed = max(reported(told, "added"), default=-1), reported(told, "removed")
-    n_batches = max(stored, default=-1) // BATCH + 1
-    assert added + 1 <= n_batches <= max(added + 1, before) + 1
-    expected, codes = {}, []
-    for batch in range(n_batches):
-        notes = batch_metadata(batch) or [Metadata()] * BATCH
-        for i, code, note in zip(batch_ids(batch).tolist(), batch_codes(batch), notes, strict=True):
-            expected[i] = (code.tobytes(), note)
-    for batch in range(n_batches):
-        gone = removed_ids(batch).tolist()
-        is_gone = [i not in stored for i in gone]
-        assert all(is_gone) if batch in removed else len(set(is_gone)) < 2
-        for i in gone if gone and is_gone[0] else ():
-            del expected[i]
-    assert stored == expected
-    codes = np.frombuffer(b"".join(code for code, _ in expected.values()), dtype=np.uint8)
-    reference = ExactIndex(N_BITS)
-    reference.add(np.array(list(expected), dtype=np.int64), codes.reshape(len(expected), -1))
-    queries = batch_codes(0)[:3]
-    np.testing.assert_array_equal(index.search(queries, 9).ids, reference.search(queries, 9).ids)
-    return n_batches
 
 
 @pytest.fixture(scope="module")

@@ -443,6 +443,38 @@ def test_a_filter_restricts_samples_and_counts(folder):
         assert index.count(Where(labels=("class 9",))) == 0
 
 
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ({"note": "a\0b"}, [0]),
+        ({"note": "a"}, [2]),
+        ({"note": "a\0"}, []),
+        ({"number": 2**63}, [0]),
+        ({"number": 2**63 + 1}, [1]),
+        ({"number": float(2**63)}, [0]),
+        ({"number": 1}, [2]),
+        ({"number": True}, [3]),
+        ({"k\0ey": 1}, [4]),
+        ({"k": 1}, []),
+    ],
+)
+def test_a_field_is_found_only_by_exactly_its_value(tmp_path, wanted, expected):
+    fields = (
+        {"note": "a\0b", "number": 2**63},
+        {"note": "a\0c", "number": 2**63 + 1},
+        {"note": "a", "number": 1},
+        {"number": True},
+        {"k\0ey": 1},
+    )
+    metadata = [Metadata(fields=each) for each in fields]
+    with create_index(tmp_path / "i.orbit", 16) as index:
+        index.add(np.arange(5), np.zeros((5, 2), np.uint8), metadata)
+        where = Where(fields=wanted)
+        (ball,) = index.within(np.zeros((1, 2), np.uint8), 0, where=where)
+        assert ball.ids.tolist() == expected
+        assert index.count(where) == len(expected)
+
+
 def test_an_item_with_two_labels_counts_once(tmp_path):
     with create_index(tmp_path / "birds.orbit", 16) as index:
         notes = [Metadata(labels=labels) for labels in (("a", "b"), ("b", "nul\0b"), ())]

@@ -1,5 +1,6 @@
 """One file for an encoder: safetensors, with a JSON description in its header; it holds no code."""
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,9 +35,12 @@ if TYPE_CHECKING:  # an encoder without a hasher must not load scikit-learn
 HEADER = "orbithash"
 
 
-def write_encoder(encoder: Encoder, file: Path) -> None:
+def write_encoder(encoder: Encoder, file: Path) -> str:
+    """Write the encoder's file and return its digest."""
+    content = encoder_to_bytes(encoder)
     with whole_file(file) as opened:
-        opened.write(encoder_to_bytes(encoder))
+        opened.write(content)
+    return hashlib.sha256(content).hexdigest()
 
 
 def encoder_to_bytes(encoder: Encoder) -> bytes:

@@ -1,7 +1,7 @@
 """The folder that training writes: enough to encode, to resume, and to repeat the run.
 
 model.safetensors   the encoder
-run.json            method, bits, seed, settings, source, versions
+run.json            method, bits, seed, settings, source, versions, digest of the encoder's file
 log.jsonl           one line per epoch
 scores.json         validation figures
 split.csv           for images: which of them trained and which are queries
@@ -13,6 +13,7 @@ the backbone's features on which a head trains; head-checkpoint.safetensors, the
 trained before the whole network.
 """
 
+import hashlib
 import json
 import logging
 import os
@@ -20,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int64
@@ -29,12 +31,14 @@ from orbithash.data.array_files import read_arrays
 from orbithash.data.classes import Labelled, seen_split
 from orbithash.data.images import Labels
 from orbithash.encoders.encoder import Encoder
-from orbithash.encoders.runs.model_file import read_encoder, write_encoder
+from orbithash.encoders.runs.model_file import encoder_from_bytes, read_encoder, write_encoder
 from orbithash.encoders.runs.record import Epoch, RunRecord, Training
 from orbithash.errors import InputError
-from orbithash.files import check_regular, output_folder, partial_folder
+from orbithash.files import check_regular, output_folder, partial_folder, write_text
+from orbithash.index.store.reading import encoder_of_folder, is_index
 
 MODEL, RECORD, LOG, SCORES = "model.safetensors", "run.json", "log.jsonl", "scores.json"
+DIGEST = "model_sha256"  # in the record, of the encoder's file
 SPLIT, TRAINED_BEFORE = "split.csv", "trained_before.json"
 UNREADABLE, CHECKPOINT = "unreadable.txt", "checkpoint.safetensors"
 FEATURES, HEAD_CHECKPOINT = "features", "head-checkpoint.safetensors"
@@ -54,20 +58,36 @@ def save_run(encoder: Encoder, folder: str | Path, *, force: bool = False) -> No
 
 def write_run(encoder: Encoder, folder: Path) -> None:
     """Write everything except the log, which training writes epoch by epoch."""
-    write_encoder(encoder, folder / MODEL)
+    digest = write_encoder(encoder, folder / MODEL)
     training = encoder.training or Training(RunRecord("unknown", encoder.n_bits))
-    for name, content in ((RECORD, asdict(training.record)), (SCORES, training.scores())):
-        (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    record = asdict(training.record) | {DIGEST: digest}
+    for name, content in ((RECORD, record), (SCORES, training.scores())):
+        write_text(folder / name, json.dumps(content, indent=2) + "\n")
 
 
 def load_run(folder: str | Path) -> Encoder:
-    """Return the encoder of a run, or of an index on disk."""
+    """Return the encoder of a run, or of an index on disk; raise if its file is damaged."""
     folder = Path(folder)
     check_is_run(folder)
+    if is_index(folder):
+        return encoder_from_bytes(encoder_of_folder(folder))
     encoder = read_encoder(folder / MODEL)
     if (folder / RECORD).exists():
+        check_digest(folder)
         encoder.training = read_training(folder)
     return encoder
+
+
+def check_digest(folder: Path) -> None:
+    """Raise unless the encoder's file is as it was written; earlier versions kept no digest."""
+    recorded = read_values(folder).get(DIGEST)
+    with (folder / MODEL).open("rb") as opened:
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    if recorded not in (None, digest):
+        raise InputError(
+            f"{folder / MODEL} is damaged: its checksum is not the one in {RECORD}; restore both "
+            "from a copy, or train again"
+        )
 
 
 def read_training(folder: Path) -> Training:
@@ -83,16 +103,27 @@ def read_training(folder: Path) -> Training:
 
 def read_record(folder: Path) -> RunRecord:
     check_is_run(folder)
+    values = read_values(folder)
+    values.pop(DIGEST, None)
     try:
-        values = json.loads((folder / RECORD).read_text(encoding="utf-8"))
         held_out = tuple(values.pop("held_out_classes", ()))  # JSON has no tuples
         record = RunRecord(**values, held_out_classes=held_out)
         check_kinds(record)
         return record
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(
-            f"{folder} is not a run ({error}); give a folder that train wrote"
-        ) from None
+    except (ValueError, TypeError, AttributeError) as error:
+        raise not_a_run(folder, error) from None
+
+
+def read_values(folder: Path) -> dict[str, Any]:
+    """Return the content of a run's run.json."""
+    try:
+        return dict(json.loads((folder / RECORD).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise not_a_run(folder, error) from None
+
+
+def not_a_run(folder: Path, error: Exception) -> InputError:
+    return InputError(f"{folder} is not a run ({error}); give a folder that train wrote")
 
 
 def check_kinds(record: RunRecord) -> None:
@@ -265,7 +296,7 @@ def write_trained_before(files: set[Path], run: Path) -> None:
     """Write locations as paths relative to the run's folder, so that they can move together."""
     folder = run.resolve()
     paths = sorted(Path(os.path.relpath(file, folder)).as_posix() for file in files)
-    (run / TRAINED_BEFORE).write_text(json.dumps(paths, indent=0) + "\n", encoding="utf-8")
+    write_text(run / TRAINED_BEFORE, json.dumps(paths, indent=0) + "\n")
 
 
 def read_trained_before(run: Path) -> set[Path]:

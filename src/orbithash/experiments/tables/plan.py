@@ -228,7 +228,8 @@ def row_stage(row: RowSpec, n_bits: int, *, epochs: int | None, fine_tuned: bool
     if row.method in HASHERS:
         as_method(row.method, options).hasher(n_bits=n_bits, seed=0)
         return Stage(row.method, options, None)
-    changes = dict(row.fine_tuning if fine_tuned else row.settings)
+    # Methods are compared with the head of layers, unless a row says otherwise.
+    changes = {"head": "layers", **(row.fine_tuning if fine_tuned else row.settings)}
     if epochs is not None:
         changes["epochs"] = epochs
     settings = replace((IMAGE_PRESETS if fine_tuned else PRESETS)[row.preset], **changes)

@@ -19,9 +19,8 @@ from orbithash.index.store.database import (
     translated_errors,
     writing,
 )
+from orbithash.index.store.reading import ENCODER
 from orbithash.index.store.tables import Tables
-
-ENCODER = "model.safetensors"  # the name it has in a run, so that orbithash.load takes either
 
 
 def create_store(folder: Path, n_bits: int, *, encoder: bytes | None = None) -> None:

@@ -1,23 +1,26 @@
-"""Reading items from segments, blocks and rows, and the check of all of them at opening."""
+"""Reading: items from segments, blocks and rows, their check at opening, and the encoder."""
 
+import hashlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int64
 
 from orbithash.codes import code_bytes
-from orbithash.errors import DamagedIndexError
+from orbithash.errors import DamagedIndexError, InputError
 from orbithash.index.base import NO_METADATA, Items
 from orbithash.index.code_table import CodeTable
 from orbithash.index.parted_table import Part, PartedTable
-from orbithash.index.store.database import database_format
+from orbithash.index.store.database import FILE, close, connect, database_format
 from orbithash.index.store.manifest import LiveSegment
-from orbithash.index.store.tables import Tables
+from orbithash.index.store.tables import Tables, read_facts
 
 logger = logging.getLogger(__name__)
 
+ENCODER = "model.safetensors"  # the name it has in a run, so that orbithash.load takes either
 BATCH = 4096  # items of a damaged segment that are read together
 
 
@@ -122,3 +125,30 @@ def folder_bytes(folder: Path) -> int:
         except FileNotFoundError:
             continue
     return total
+
+
+def is_index(folder: Path) -> bool:
+    return (folder / FILE).is_file()
+
+
+def encoder_of_folder(folder: Path) -> bytes:
+    """Return the file of the encoder of an index; its codes are not looked at."""
+    connection = connect(folder)
+    try:
+        facts = read_facts(connection, folder)
+    finally:
+        close(connection, folder)
+    return read_encoder(folder, facts)
+
+
+def read_encoder(folder: Path, facts: Mapping[str, Any]) -> bytes:
+    """Return the encoder's file; raise unless it is the one that was written."""
+    if "encoder" not in facts:
+        raise InputError(f"{folder} holds no encoder; give codes instead of images")
+    try:
+        content = (folder / ENCODER).read_bytes()
+    except OSError as error:
+        raise DamagedIndexError(folder, f"cannot read {ENCODER}: {error.strerror}") from None
+    if hashlib.sha256(content).hexdigest() != facts["encoder"]:
+        raise DamagedIndexError(folder, f"{ENCODER} is not as written")
+    return content

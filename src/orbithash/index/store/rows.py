@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from orbithash.errors import DamagedIndexError, PathInUseError
-from orbithash.index.base import Metadata, Value, Where
+from orbithash.index.base import Metadata, Value, Where, has_fields
 from orbithash.index.store.database import change_number, check_number, database_format
 from orbithash.index.store.labels import MODULUS, PART, LabelTable, id_checksum
 
@@ -107,15 +107,16 @@ class MetadataRows:
         for name, value in where.fields.items():
             conditions.append(
                 "EXISTS (SELECT 1 FROM json_each(items.fields) AS field, json_each(?) AS wanted "
-                "WHERE field.key = ? AND field.value = wanted.value AND "
-                "(field.type IN ('true', 'false')) = (wanted.type IN ('true', 'false')))"
+                "WHERE field.key = wanted.key AND field.value = wanted.value)"
             )
-            values += [json.dumps([value]), name]
+            values.append(json.dumps({name: value}))
         query = f"SELECT {COLUMNS} FROM items WHERE {' AND '.join(conditions)} ORDER BY id"
         # Rows that SQLite filters out are not verified: that would take eight times as long.
         self.check_count()
         found = self._verified(self._connection.execute(query, values))
-        ids = np.fromiter((row[0] for row in found), dtype=np.int64)
+        # SQLite finds too many: it cuts text at NUL, rounds numbers beyond int64, and true is 1.
+        exact = (row[0] for row in found if has_fields(json.loads(row[5]), where.fields))
+        ids = np.fromiter(exact, dtype=np.int64)
         return np.intersect1d(ids, self._labels.items_with(where.labels)) if where.labels else ids
 
     def count(self, where: Where) -> int:

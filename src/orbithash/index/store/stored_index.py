@@ -5,7 +5,6 @@ codes-….segment      sealed codes, mapped and not loaded, see segment.py and s
 model.safetensors    the encoder
 """
 
-import hashlib
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +20,6 @@ from numpy.typing import ArrayLike
 from orbithash.codes import as_codes
 from orbithash.errors import (
     DamagedIndexError,
-    InputError,
     ReplacedIndexError,
     UnknownIdError,
 )
@@ -51,7 +49,7 @@ from orbithash.index.parted_table import PartedTable, as_parts
 from orbithash.index.store.blocks import LoadedTable
 from orbithash.index.store.changes import Changes
 from orbithash.index.store.checking import problems
-from orbithash.index.store.copying import ENCODER, copy_index
+from orbithash.index.store.copying import copy_index
 from orbithash.index.store.database import (
     FILE,
     close,
@@ -66,6 +64,7 @@ from orbithash.index.store.reading import (
     check_manifest,
     folder_bytes,
     joined_table,
+    read_encoder,
     stored_items,
     undamaged_of_segments,
 )
@@ -305,17 +304,7 @@ class StoredIndex(ClosesOnExit):
 
     def encoder(self) -> bytes:
         """Return the file of the encoder that computed the codes."""
-        if "encoder" not in self._facts:
-            raise InputError(f"{self.folder} holds no encoder; give codes instead of images")
-        try:
-            content = (self.folder / ENCODER).read_bytes()
-        except OSError as error:
-            raise DamagedIndexError(
-                self.folder, f"cannot read {ENCODER}: {error.strerror}"
-            ) from None
-        if hashlib.sha256(content).hexdigest() != self._facts["encoder"]:
-            raise DamagedIndexError(self.folder, f"{ENCODER} is not as written")
-        return content
+        return read_encoder(self.folder, self._facts)
 
     def count(self, where: Where) -> int:
         """Return the number of items that a filter admits."""

@@ -1,0 +1,1 @@
+"""Parts of heads that are fitted to the training features, before or after training."""
