@@ -24,9 +24,9 @@ class SecondPath(nn.Module):
         24 · cos(W x, prototype) + 12 · agreement − 9.6
 
     W whitens by the scatter within the classes. The agreement is the mean over the bits of the
-    layers' logits, of mean size 1, times the code of the class, ±1. So both a fitted metric and
-    the layers that were trained have their say about the class, and an image that resembles none
-    keeps its linear code. Without `n_classes`, for several labels per image, p is left out.
+    layers' logits, of mean size 1, times the code of the class, ±1. So a fitted metric and the
+    trained layers choose the class together, and an image that resembles no class keeps its linear
+    code. Without `n_classes`, for several labels per image, p is left out.
 
     Nothing of it is trained: `orbithash.training.heads.second_path` fits it once the layers are.
     """
