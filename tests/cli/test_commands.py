@@ -34,6 +34,24 @@ def test_list_shows_every_registry(capsys):
         assert name in out
 
 
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("can't start new thread"), ValueError("no fault of ours")]
+)
+def test_too_little_memory_is_one_line_and_other_errors_are_not_hidden(error, capsys, monkeypatch):
+    def fail(*arguments, **options):
+        raise error
+
+    monkeypatch.setattr("orbithash.cli.app", fail)
+    if isinstance(error, ValueError):
+        with pytest.raises(ValueError, match="no fault of ours"):
+            run(["list"])
+        return
+    assert run(["list"]) == 1
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1
+    assert "free memory or raise its limit" in line
+
+
 def test_list_is_also_json(capsys):
     assert run(["list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)

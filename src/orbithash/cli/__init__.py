@@ -34,6 +34,9 @@ from orbithash.errors import HashingError, ReplacedIndexError, ServerError, Stor
 # Newer versions of typer bring their own click; this finds the class in either.
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
+# In the messages of Python, torch and the linker, which have no common exception.
+OUT_OF_MEMORY = ("can't start new thread", "can't allocate memory", "failed to map segment")
+
 INTERRUPTED = 130  # typer's exit code for Ctrl-C
 
 app = typer.Typer(name="orbithash", no_args_is_help=True, pretty_exceptions_enable=False)
@@ -128,4 +131,8 @@ def report(error: Exception) -> int:
         case typer.Abort():
             print("orbithash: interrupted", file=sys.stderr)
             return 1
+    if isinstance(error, MemoryError) or any(text in str(error) for text in OUT_OF_MEMORY):
+        reason = visible(str(error).partition("\n")[0]) or "no memory is left"
+        print(f"orbithash: {reason}; free memory or raise its limit, and repeat", file=sys.stderr)
+        return 1
     raise error

@@ -122,7 +122,7 @@ def update(
     from orbithash.encoders.encoder import check_encodes
     from orbithash.encoders.progress import progress_bar
 
-    data = open_unlabelled(source)
+    data, name = open_unlabelled(source), absolute_source(source)
     encoder = load(run, device=device)
     if bits is not None:
         encoder = encoder.prefix(bits)
@@ -130,9 +130,7 @@ def update(
     with open_index(out, encoder=encoder) as opened:
         try:
             with progress_bar(console) as show:
-                report = opened.add_images(
-                    data, name=absolute_source(source), prune=prune, progress=show, ray=ray
-                )
+                report = opened.add_images(data, name=name, prune=prune, progress=show, ray=ray)
         except KeyboardInterrupt:
             console.print("Stopped; repeat the command to continue.")
             raise
