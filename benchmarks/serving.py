@@ -3,7 +3,7 @@
 A server in a separate process serves clients that keep their connections open and send one search
 after the other, each for the ten neighbours of a random item. CPU time and memory of the server
 come from its metrics. Then ten times as many clients as the concurrency limit send requests at
-once: the server must reject the excess with 503 and continue to serve the others.
+once: each waits for its turn, and gets a 503 if that takes longer than two seconds.
 
 Usage: serving.py [SECONDS] [INDEX]; default: 60 seconds and an index of random codes.
 """
@@ -77,8 +77,7 @@ def compare(address: str, ids: np.ndarray, seconds: float, search_ms: float) -> 
     statuses, _ = asyncio.run(load(address, ids, n_clients=n_overload, seconds=OVERLOAD_SECONDS))
     print(f"  {n_overload} clients at once: {dict(sorted(statuses.items()))}")
     n_others = statuses.total() - statuses[200] - statuses[503]
-    passed &= at_least("responses 503 per second", statuses[503] / OVERLOAD_SECONDS, 1)
-    passed &= at_least("responses 200 per second beside them", statuses[200] / OVERLOAD_SECONDS, 1)
+    passed &= at_least("responses 200 per second", statuses[200] / OVERLOAD_SECONDS, 1)
     passed &= at_most("responses of other kinds", n_others, 0)
     statuses, _ = asyncio.run(load(address, ids, n_clients=1, seconds=0.5))
     passed &= at_most("responses other than 200 afterwards", statuses.total() - statuses[200], 0)

@@ -330,6 +330,29 @@ def test_the_old_folder_comes_back_if_the_new_one_cannot_be_renamed(tmp_path, mo
     assert names_in(tmp_path) == {"out"}
 
 
+def test_a_folder_whose_replacement_was_killed_between_two_renames_is_back(tmp_path):
+    fill(tmp_path / "out", "old")
+    subprocess.run([sys.executable, "-c", KILLED_AFTER_THE_FIRST_RENAME, tmp_path / "out"])
+    assert not (tmp_path / "out").exists()
+    fill(tmp_path / "out.x", "other")
+    with pytest.raises(InputError, match="exists; add --force"):
+        write(tmp_path / "out")
+    assert (tmp_path / "out" / "page").read_text() == "old"
+    assert names_in(tmp_path) == {"out", "out.x"}
+
+
+KILLED_AFTER_THE_FIRST_RENAME = """
+import os, sys
+from pathlib import Path
+from orbithash.files import whole_folder
+
+rename = Path.rename
+Path.rename = lambda path, target: (rename(path, target), os.kill(os.getpid(), 9))
+with whole_folder(Path(sys.argv[1]), replace=True) as folder:
+    (folder / "page").write_text("new")
+"""
+
+
 @pytest.mark.parametrize("name", ["out", "out [1]"])
 def test_leftovers_of_dead_processes_are_removed_and_those_of_live_ones_kept(name, tmp_path):
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:

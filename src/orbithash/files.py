@@ -19,6 +19,7 @@ from typing import BinaryIO
 from orbithash.errors import InputError, StorageError
 
 UNFINISHED = ".unfinished"
+PREVIOUS = ".previous"  # a folder that is being replaced, between two renames
 LOCK = ".lock"  # may be left behind by a process that was killed
 HELD: dict[str, threading.Lock] = {}  # by folder, of this process
 DISK_FAILURES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
@@ -69,7 +70,7 @@ def whole_folder(folder: Path, *, replace: bool = False) -> Iterator[Path]:
     try:
         yield temporary
         flush(temporary)
-        replaced = temporary_sibling(folder)
+        replaced = temporary.with_suffix(PREVIOUS)
         if replace and folder.exists():
             folder.rename(replaced)
         try:
@@ -93,6 +94,7 @@ def output_folder(out: Path, *, contents: Set[str], force: bool) -> Iterator[Pat
     An existing folder is replaced only with `force`, and only if all its files are in `contents`,
     the names that the command writes: a mistyped `--out` must not delete other files.
     """
+    remove_abandoned(out.absolute())
     check_replaceable(out, contents=contents, force=force)
     with ExitStack() as stack:
         try:
@@ -285,10 +287,18 @@ def is_temporary(name: str) -> bool:
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Remove unfinished copies of this folder whose processes have ended."""
-    for abandoned in folder.parent.glob(f".{glob.escape(folder.name)}.*{UNFINISHED}"):
-        process = abandoned.name.removesuffix(UNFINISHED).rpartition(".")[2]
-        if abandoned.is_dir() and process.isdecimal() and not is_alive(int(process)):
+    """Remove unfinished copies of this folder whose processes have ended.
+
+    One that was killed between the two renames of a replacement has left the previous folder under
+    another name: it is renamed back.
+    """
+    for abandoned in folder.parent.glob(f".{glob.escape(folder.name)}.{'[0-9a-f]' * 16}.*"):
+        process = abandoned.stem.rpartition(".")[2]
+        if not abandoned.is_dir() or not process.isdecimal() or is_alive(int(process)):
+            continue
+        if abandoned.suffix == PREVIOUS and not folder.exists():
+            abandoned.rename(folder)
+        elif abandoned.suffix in (PREVIOUS, UNFINISHED):
             shutil.rmtree(abandoned, ignore_errors=True)
 
 

@@ -3,6 +3,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,13 @@ from image_files import class_folder
 from indexed_runs import image_run
 from orbithash import __version__, load
 from orbithash.cli import app, run
-from orbithash.errors import InputError, MissingExtraError, ServerError, StorageError
+from orbithash.errors import (
+    InputError,
+    MissingExtraError,
+    ReplacedIndexError,
+    ServerError,
+    StorageError,
+)
 from orbithash.index import ENGINES
 
 
@@ -25,6 +32,24 @@ def test_list_shows_every_registry(capsys):
     out = capsys.readouterr().out
     for name in ("order-aware", "triplet", "lsh", "small-cnn", "digits", "exact"):
         assert name in out
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("can't start new thread"), ValueError("no fault of ours")]
+)
+def test_too_little_memory_is_one_line_and_other_errors_are_not_hidden(error, capsys, monkeypatch):
+    def fail(*arguments, **options):
+        raise error
+
+    monkeypatch.setattr("orbithash.cli.app", fail)
+    if isinstance(error, ValueError):
+        with pytest.raises(ValueError, match="no fault of ours"):
+            run(["list"])
+        return
+    assert run(["list"]) == 1
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1
+    assert "free memory or raise its limit" in line
 
 
 def test_list_is_also_json(capsys):
@@ -74,6 +99,7 @@ def test_wrong_usage_is_one_line_on_stderr_and_exit_code_2(capsys, arguments, co
     [
         (StorageError("the disk is full"), 1),
         (ServerError("no server answers"), 1),
+        (ReplacedIndexError(Path("birds.orbit"), "was removed while it was open"), 1),
         (InputError("no such item"), 2),
         (MissingExtraError("milvus"), 2),
     ],

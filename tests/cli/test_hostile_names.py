@@ -4,9 +4,11 @@ import json
 import logging
 import os
 
+import numpy as np
 import pytest
 
 from coloured_images import coloured
+from feature_files import clouds
 from image_files import noise, save
 from indexed_runs import image_run
 from orbithash.cli import VisibleNames, run
@@ -44,6 +46,27 @@ def test_an_index_of_such_files_is_made_and_searched(photos, tmp_path, capfd, ca
     (photos / "0" / NAME).unlink()
     assert run(["index", str(tmp_path / "run"), str(photos), "--out", str(out)]) == 0
     assert r"\u001b[2Ja\u000ab" in assert_harmless(capfd.readouterr())
+
+
+def test_features_of_such_a_name_train_and_are_scored_but_an_index_refuses_it(tmp_path, capfd):
+    file = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.npz")
+    np.savez(file, **clouds())
+    trained, out = str(tmp_path / "run"), tmp_path / "features.orbit"
+    assert run(["train", file, "--method", "lsh", "--bits", "8", "--out", trained]) == 0
+    assert run(["evaluate", trained, file, "--out", str(tmp_path / "report")]) == 0
+    assert r"\udcff.npz" in (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
+    capfd.readouterr()
+    assert run(["index", trained, file, "--out", str(out)]) == 2
+    assert r"\udcff.npz' is not valid text; rename the file" in capfd.readouterr().err
+    assert not out.exists()
+
+
+def test_codes_in_a_file_of_such_a_name_leave_no_empty_index(tmp_path, capfd):
+    file, out = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.npz"), tmp_path / "codes.orbit"
+    np.savez(file, codes=np.zeros((4, 1), np.uint8), n_bits=8)
+    assert run(["index", "--codes", file, "--out", str(out)]) == 2
+    assert r"\udcff.npz' is not valid text; rename the file" in capfd.readouterr().err
+    assert not out.exists()
 
 
 def test_a_warning_shows_such_a_name_in_one_line():

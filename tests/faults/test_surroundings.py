@@ -221,7 +221,8 @@ def test_too_little_memory_ends_a_command_and_loses_nothing(place, zygote, tally
     codes = []
     for megabytes in np.linspace(4, 120, N_MEMORY).astype(int).tolist():
         fault = Fault(address_space=megabytes << 20)
-        code, _ = run(zygote, index_command(place, index), fault, place / "output")
+        code, text = run(zygote, index_command(place, index), fault, place / "output")
+        assert "Traceback" not in text, text
         codes.append(code)
         assert set(paths_in(index)) >= set(before)
         tally.add("too little memory for index", acknowledged=len(before))

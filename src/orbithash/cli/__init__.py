@@ -29,10 +29,13 @@ from orbithash.cli.search import search_command
 from orbithash.cli.serve import serve_command
 from orbithash.cli.train import train_command
 from orbithash.cli.tune import tune_command
-from orbithash.errors import HashingError, ServerError, StorageError
+from orbithash.errors import HashingError, ReplacedIndexError, ServerError, StorageError
 
 # Newer versions of typer bring their own click; this finds the class in either.
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+
+# In the messages of Python, torch and the linker, which have no common exception.
+OUT_OF_MEMORY = ("can't start new thread", "can't allocate memory", "failed to map segment")
 
 INTERRUPTED = 130  # typer's exit code for Ctrl-C
 
@@ -121,11 +124,15 @@ def report(error: Exception) -> int:
         case HashingError():
             print(visible(f"orbithash: {error}"), file=sys.stderr)
             # These may succeed when repeated; any other error is about the arguments.
-            return 1 if isinstance(error, StorageError | ServerError) else 2
+            return 1 if isinstance(error, StorageError | ServerError | ReplacedIndexError) else 2
         case OSError():
             print(visible(f"orbithash: {error}"), file=sys.stderr)
             return 1
         case typer.Abort():
             print("orbithash: interrupted", file=sys.stderr)
             return 1
+    if isinstance(error, MemoryError) or any(text in str(error) for text in OUT_OF_MEMORY):
+        reason = visible(str(error).partition("\n")[0]) or "no memory is left"
+        print(f"orbithash: {reason}; free memory or raise its limit, and repeat", file=sys.stderr)
+        return 1
     raise error

@@ -122,7 +122,7 @@ def update(
     from orbithash.encoders.encoder import check_encodes
     from orbithash.encoders.progress import progress_bar
 
-    data = open_unlabelled(source)
+    data, name = open_unlabelled(source), absolute_source(source)
     encoder = load(run, device=device)
     if bits is not None:
         encoder = encoder.prefix(bits)
@@ -130,9 +130,7 @@ def update(
     with open_index(out, encoder=encoder) as opened:
         try:
             with progress_bar(console) as show:
-                report = opened.add_images(
-                    data, name=absolute_source(source), prune=prune, progress=show, ray=ray
-                )
+                report = opened.add_images(data, name=name, prune=prune, progress=show, ray=ray)
         except KeyboardInterrupt:
             console.print("Stopped; repeat the command to continue.")
             raise
@@ -155,7 +153,8 @@ def store_codes(
     from orbithash.retrieval.codes_indexing import index_codes
     from orbithash.retrieval.search_index import open_for_codes
 
-    run = Path(names.pop(0)) if names and Path(names[0]).is_dir() else None
+    has_run = bool(names) and (names[0].startswith("hf:") or Path(names[0]).is_dir())
+    run = names.pop(0) if has_run else None
     if not names:
         raise InputError("--codes needs files; write: orbithash index --codes FILE… --out INDEX")
     files = [open_codes(Path(name), bits) for name in names]  # all, before anything is stored

@@ -20,8 +20,9 @@ from orbithash.data.array_files import (
 )
 from orbithash.data.codes_file import checked_n_bits, class_labels, packed_codes
 from orbithash.data.features import checked_paths, checked_strings
-from orbithash.data.images import check_class_names
+from orbithash.data.images import check_class_names, check_storable
 from orbithash.errors import InputError
+from orbithash.files import absolute_name
 
 BATCH = 1 << 20  # codes that are read at once
 # Arrays that are read as a whole.
@@ -77,6 +78,7 @@ def open_codes(file: Path, n_bits: int | None = None) -> CodesFile:
     """Read everything but the codes; a bare `.npy` needs the number of bits."""
     if not file.is_file():
         raise InputError(f"there is no file {file}; check the path")
+    check_storable(absolute_name(file))
     arrays = {} if is_one_array(file) else read_arrays(file, SMALL, "codes")
     shape, fortran, dtype = header_of_codes(file)
     try:

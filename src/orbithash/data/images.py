@@ -180,6 +180,12 @@ def check_text(texts: Iterable[str], what: str) -> None:
             raise InputError(f"{what} has {text!r}, which is not valid text; save it as UTF-8")
 
 
+def check_storable(name: str) -> None:
+    """Raise unless an index can store the name of a file or folder."""
+    if "\0" in name or not is_unicode(name):
+        raise InputError(f"the name {name!r} is not valid text; rename the file or folder")
+
+
 def is_unicode(text: str) -> bool:
     """Return whether a text can be written as UTF-8; names of files may be any bytes."""
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)

@@ -16,7 +16,13 @@ from orbithash.data.features import (
     read_vectors,
 )
 from orbithash.data.folder import all_images, class_folders
-from orbithash.data.images import ImageDataset, ImageFiles, ImageSource, check_text, read_dataset
+from orbithash.data.images import (
+    ImageDataset,
+    ImageFiles,
+    ImageSource,
+    check_storable,
+    read_dataset,
+)
 from orbithash.data.splits import Split, no_rows
 from orbithash.data.table import image_table, is_table
 from orbithash.errors import InputError
@@ -175,11 +181,11 @@ def absolute_source(source: str | Path) -> str:
     >>> absolute_source("voc2007:/data/VOC2007")
     'voc2007:/data/VOC2007'
     """
-    check_text([str(source)], "the name of the source")
     name, colon, folder = str(source).partition(":")
-    if colon and not Path(source).exists():
-        return f"{name}:{absolute_name(folder)}"
-    return absolute_name(source)
+    is_benchmark = colon and not Path(source).exists()
+    absolute = f"{name}:{absolute_name(folder)}" if is_benchmark else absolute_name(source)
+    check_storable(absolute)
+    return absolute
 
 
 def float_features(features: Any) -> Any:

@@ -19,7 +19,7 @@ from indexed_runs import image_run
 from milvus_servers import new_collection
 from orbithash.cli import run
 from orbithash.errors import CodeLengthError, InputError, MissingExtraError, ServerError
-from orbithash.index import ENGINES, Metadata, create_index, open_index
+from orbithash.index import ENGINES, Metadata, Where, create_index, open_index
 from orbithash.index.milvus.rows import read_encoder, write_encoder
 from orbithash.index.milvus.server import MilvusServer
 
@@ -125,6 +125,35 @@ def test_ids_are_assigned_after_the_highest_and_lists_are_accepted(monkeypatch):
         7: [8, 9, 10, 11],
         8: [0, 0, 0, 0],
     }
+
+
+@pytest.mark.parametrize("value", [2**63, -(2**63), 2**63 + 1, 2.0**53, -1e300])
+def test_numbers_that_milvus_would_round_are_neither_stored_nor_filtered_by(value, monkeypatch):
+    client = FakeClient("BIN_FLAT")
+    package = SimpleNamespace(MilvusClient=client, MilvusException=RuntimeError)
+    monkeypatch.setattr("orbithash.index.milvus.server.import_pymilvus", lambda: package)
+    index = open_index("milvus:http://x:1/birds")
+    metadata = [Metadata(fields={"n": 2**63 - 1, "x": 0.1, "seen": True}), Metadata()]
+    index.add(codes=np.zeros((2, 4), np.uint8), metadata=metadata)
+    with pytest.raises(InputError, match=r"'n' is .*; Milvus compares whole numbers"):
+        index.add(
+            codes=np.zeros((2, 4), np.uint8), metadata=[Metadata(), Metadata(fields={"n": value})]
+        )
+    assert len(client.rows) == 2
+    with pytest.raises(InputError, match="give such a number as a string"):
+        index.search(np.zeros((1, 4), np.uint8), k=1, where=Where(fields={"n": value}))
+
+
+@pytest.mark.slow
+def test_filters_find_exactly_the_value(address):
+    values = ["a", "a\0b", "a\0c", 'a"\\\n', 2**53, 2**53 + 1, 2**63 - 1, 1 - 2**63, 0.1, True, 1]
+    fields = [{"value": value} for value in values]
+    with create_index(address, 32) as index:
+        codes = np.zeros((len(values), 4), np.uint8)
+        index.add(codes=codes, metadata=[Metadata(fields=each) for each in fields])
+        for i, each in enumerate(fields):
+            found = index.search(codes[:1], k=len(values), where=Where(fields=each))
+            assert found.ids.tolist() == [[i]], each
 
 
 @pytest.mark.parametrize(("value", "n_warnings"), [(1.0, 0), (0.5, 1)])

@@ -26,7 +26,9 @@ def render_page(template: str, **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return templates.get_template(template).render(**values)
+    page = templates.get_template(template).render(**values)
+    # Names of files may be any bytes, and those that are not UTF-8 cannot be written as text.
+    return page.encode(errors="backslashreplace").decode()
 
 
 def svg_picture(svg: str, description: str) -> Picture:

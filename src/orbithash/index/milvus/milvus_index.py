@@ -42,6 +42,7 @@ from orbithash.index.milvus.rows import (
     as_items,
     as_row,
     as_table,
+    check_comparable,
     collection_description,
     described_bits,
     filter_expression,
@@ -135,13 +136,12 @@ class MilvusIndex(ClosesOnExit):
     ) -> None:
         """Store items, replacing those with the same ids."""
         ids, codes = checked_items(ids, codes, metadata, n_bits=self.n_bits)
+        described = [NO_METADATA] * len(ids) if metadata is None else metadata
+        for each in described:  # before any is stored
+            check_comparable(each.fields)
         for start in range(0, len(ids), BATCH_ROWS):
             rows = [
-                as_row(
-                    int(ids[i]),
-                    codes[i].tobytes(),
-                    NO_METADATA if metadata is None else metadata[i],
-                )
+                as_row(int(ids[i]), codes[i].tobytes(), described[i])
                 for i in range(start, min(start + BATCH_ROWS, len(ids)))
             ]
             self._server.call("upsert", self.collection, rows)
@@ -344,12 +344,7 @@ class MilvusIndex(ClosesOnExit):
         ]
 
     def _hits(
-        self,
-        codes: np.ndarray,
-        k: int,
-        condition: str,
-        parameters: dict[str, Any],
-        *fields: str,
+        self, codes: np.ndarray, k: int, condition: str, parameters: dict[str, Any], *fields: str
     ) -> Any:
         """Request the nearest items of each code by Hamming distance, with some of their fields."""
         return self._server.call(

@@ -8,6 +8,7 @@ split into parts.
 import base64
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,24 @@ from jaxtyping import Int64, UInt8
 
 from orbithash.codes import code_bytes
 from orbithash.errors import InputError
-from orbithash.index.base import Items, Metadata, Where
+from orbithash.index.base import Items, Metadata, Value, Where
 from orbithash.index.code_table import CodeTable, empty_table
 from orbithash.index.milvus.server import MilvusServer
 
 FORMAT = 1  # of a collection
 PART = 48_000  # bytes; as base64 just below the 65,535 characters that a string may have
 BATCH_PARTS = 32  # that are sent or fetched at once
+
+
+def check_comparable(fields: Mapping[str, Value]) -> None:
+    """Raise for numbers that Milvus would round, so that a filter would find others too."""
+    for name, value in fields.items():
+        exact = 2**53 if isinstance(value, float) else 2**63
+        if not isinstance(value, str) and abs(value) >= exact:
+            raise InputError(
+                f"the field {name!r} is {value!r}; Milvus compares whole numbers exactly below "
+                "2⁶³, and floats below 2⁵³: give such a number as a string"
+            )
 
 
 def as_row(identifier: int, code: bytes, metadata: Metadata) -> dict[str, Any]:
@@ -110,6 +122,7 @@ def filter_expression(where: Where | None) -> str:
     """
     if where is None:
         return ""
+    check_comparable(where.fields)
     conditions = []
     if where.labels:
         labels = json.dumps(where.labels, ensure_ascii=False)

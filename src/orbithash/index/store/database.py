@@ -134,10 +134,10 @@ def connect(folder: Path) -> sqlite3.Connection:
         return checked_connection(folder, file.absolute().as_uri() + "?immutable=1")
 
 
-def file_identity(folder: Path) -> tuple[int, int] | None:
-    """Return what tells the file of a database from one that replaces it; None without a file."""
+def file_identity(file: Path) -> tuple[int, int] | None:
+    """Return what tells a file from one that replaces it; None if there is none."""
     try:
-        status = (folder / FILE).stat()
+        status = file.stat()
     except OSError:
         return None
     return status.st_dev, status.st_ino

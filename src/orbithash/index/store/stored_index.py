@@ -51,6 +51,7 @@ from orbithash.index.store.changes import Changes
 from orbithash.index.store.checking import problems
 from orbithash.index.store.copying import copy_index
 from orbithash.index.store.database import (
+    FILE,
     close,
     connect,
     database_format,
@@ -122,7 +123,7 @@ class StoredIndex(ClosesOnExit):
         with self._lock:
             if self._tables.is_in_place():  # another thread has done it
                 return
-            if file_identity(self.folder) is None:
+            if file_identity(self.folder / FILE) is None:
                 raise ReplacedIndexError(self.folder, "was removed while it was open")
             changes, connection = self._changes, self._connection
             self._open()

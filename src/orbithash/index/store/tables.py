@@ -13,7 +13,7 @@ from orbithash.codes import MAX_BITS, MIN_BITS
 from orbithash.errors import DamagedIndexError, ReplacedIndexError
 from orbithash.index.checks import LARGEST_ID
 from orbithash.index.store.blocks import CodeBlocks
-from orbithash.index.store.database import connect, file_identity, reading, writing
+from orbithash.index.store.database import FILE, connect, file_identity, reading, writing
 from orbithash.index.store.manifest import LiveSegment, Manifest, OpenSegments, SegmentGoneError
 from orbithash.index.store.rows import MetadataRows
 from orbithash.index.store.upgrade import upgrade
@@ -29,7 +29,8 @@ class Tables:
         self, folder: Path, n_bits: int, files: OpenSegments, *, unchecked: bool = False
     ) -> None:
         self.folder, self.connection = folder, connect(folder)
-        self._file = file_identity(folder)
+        self._file = folder / FILE
+        self._identity = file_identity(self._file)
         self._is_current = False
         self.read_version = -1  # of the state that is being read
         self.blocks = CodeBlocks(self.connection, folder, n_bits)
@@ -67,7 +68,7 @@ class Tables:
 
     def is_in_place(self) -> bool:
         """Return whether the folder still holds the database that is open."""
-        return self._file is not None and file_identity(self.folder) == self._file
+        return self._identity is not None and file_identity(self._file) == self._identity
 
     def check_in_place(self) -> None:
         if not self.is_in_place():
