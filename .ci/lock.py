@@ -19,10 +19,6 @@ CUDA = re.compile(r"(nvidia|cuda|triton)\b")  # names of torch's packages for CU
 def main() -> None:
     before = entries(LOCK.read_text()) if LOCK.exists() else {}
     resolved = entries(resolve(sys.argv[1:]))
-    # Of Python in a browser.
-    resolved = {
-        name: lines for name, lines in resolved.items() if "== 'emscripten'" not in lines[0]
-    }
     for name, lines in resolved.items():
         if name == "torch":
             # Other builds of the same version count too: those listed before, and the one here.

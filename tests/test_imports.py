@@ -10,6 +10,8 @@ import pytest
 import orbithash
 from image_files import class_folder, noise, save
 from indexed_runs import image_run
+from orbithash.encoders import FeatureEncoder
+from orbithash.networks import FeatureHead
 
 HEAVY = {"torch", "numba", "sklearn", "scipy", "matplotlib"}
 # Modules beyond those of a bare interpreter; lower these when less is loaded.
@@ -40,6 +42,13 @@ def test_searching_for_an_image_loads_only_the_encoder(index, tmp_path):
     assert "torch" in loaded
     assert not loaded & {"transformers", "sklearn", "scipy", "numba", "onnxruntime", "onnx"}
     assert not loaded & {"orbithash.training", "orbithash.experiments", "orbithash.losses"}
+
+
+def test_loading_a_head_loads_no_symbolic_algebra(tmp_path):
+    FeatureEncoder(FeatureHead(16, 8, known_classes=5), (16,)).save(tmp_path / "run")
+    loaded = loaded_by(f"import orbithash; orbithash.load({str(tmp_path / 'run')!r})")
+    assert "torch" in loaded
+    assert "sympy" not in loaded
 
 
 def test_ray_is_loaded_only_for_a_cluster():

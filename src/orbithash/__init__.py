@@ -69,11 +69,7 @@ def load(
     from orbithash.networks.backbones import check_device
 
     check_device(device)
-    if str(run).startswith("hf:"):
-        from orbithash.encoders.runs.hub import load_from_hub
-
-        encoder = load_from_hub(str(run))
-    elif remote_place(run) is None:
+    if remote_place(run) is None:
         encoder = load_run(run)
     else:
         from orbithash.retrieval import open_index

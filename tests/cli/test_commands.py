@@ -3,6 +3,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,13 @@ from image_files import class_folder
 from indexed_runs import image_run
 from orbithash import __version__, load
 from orbithash.cli import app, run
-from orbithash.errors import InputError, MissingExtraError, ServerError, StorageError
+from orbithash.errors import (
+    InputError,
+    MissingExtraError,
+    ReplacedIndexError,
+    ServerError,
+    StorageError,
+)
 from orbithash.index import ENGINES
 
 
@@ -92,6 +99,7 @@ def test_wrong_usage_is_one_line_on_stderr_and_exit_code_2(capsys, arguments, co
     [
         (StorageError("the disk is full"), 1),
         (ServerError("no server answers"), 1),
+        (ReplacedIndexError(Path("birds.orbit"), "was removed while it was open"), 1),
         (InputError("no such item"), 2),
         (MissingExtraError("milvus"), 2),
     ],

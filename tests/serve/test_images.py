@@ -3,7 +3,8 @@ import subprocess
 import sys
 
 import pytest
-from PIL import ExifTags, Image
+from PIL import ExifTags, Image, TiffTags
+from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
 from image_files import install_fake_heif, noise, save_as_heic
 from orbithash.serve.error_responses import UnprocessableError
@@ -52,6 +53,20 @@ def test_scans_are_also_counted_in_the_strips_of_a_tiff():
     decode_upload(content.getvalue(), at_least=16, max_pixels=10**6)
     with pytest.raises(UnprocessableError, match="more than 20 scans"):
         decode_upload(jpeg_in_tiff(n_scans=30), at_least=16, max_pixels=10**6)
+
+
+@pytest.mark.parametrize(("kind", "value"), [(TiffTags.FLOAT, 1.5), (TiffTags.ASCII, "abc")])
+def test_strips_of_a_tiff_may_be_described_by_anything(kind, value):
+    directory = ImageFileDirectory_v2()
+    for tag, number in {256: 8, 257: 8, 258: 8, 259: 7, 262: 1}.items():
+        directory[tag] = number
+    for tag in (273, 279):  # offsets and lengths
+        directory.tagtype[tag], directory[tag] = kind, value
+    content = io.BytesIO(b"II*\0\x08\0\0\0")
+    content.seek(8)
+    directory.save(content)
+    with pytest.raises(UnprocessableError, match="the image cannot be read"):
+        decode_upload(content.getvalue(), at_least=16, max_pixels=10**6)
 
 
 @pytest.mark.slow

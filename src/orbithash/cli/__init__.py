@@ -29,7 +29,7 @@ from orbithash.cli.search import search_command
 from orbithash.cli.serve import serve_command
 from orbithash.cli.train import train_command
 from orbithash.cli.tune import tune_command
-from orbithash.errors import HashingError, ServerError, StorageError
+from orbithash.errors import HashingError, ReplacedIndexError, ServerError, StorageError
 
 # Newer versions of typer bring their own click; this finds the class in either.
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
@@ -124,7 +124,7 @@ def report(error: Exception) -> int:
         case HashingError():
             print(visible(f"orbithash: {error}"), file=sys.stderr)
             # These may succeed when repeated; any other error is about the arguments.
-            return 1 if isinstance(error, StorageError | ServerError) else 2
+            return 1 if isinstance(error, StorageError | ServerError | ReplacedIndexError) else 2
         case OSError():
             print(visible(f"orbithash: {error}"), file=sys.stderr)
             return 1

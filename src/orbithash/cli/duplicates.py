@@ -69,8 +69,8 @@ def duplicates_command(
     Example: orbithash duplicates SOURCE --encoder RUN --between train query --radius 0
 
     Each image of a group is within the radius of another one of it. The distance that is printed
-    is to the first of the group.. The second example finds images that are both in
-    training and among the queries.
+    is to the first of the group. The second example finds images that are both in training and
+    among the queries.
     """
     if encoder is None and between is not None:
         raise InputError("--between compares splits of a source; give SOURCE and --encoder RUN")

@@ -178,6 +178,8 @@ def score_run(
             write_unreadable(encoded.unreadable, folder / UNREADABLE)
             notes += left_out(scores, len(encoded.unreadable))
             write_report(folder, scores, encoded, data, record, str(run), source, notes)
+    if encoded.unreadable and not out:
+        console.print(f"Left out {len(encoded.unreadable)} images that cannot be read.")
     if as_json:
         print(scores.to_json())
         return
@@ -189,8 +191,6 @@ def score_run(
     if out:
         print_unreadable(console, len(encoded.unreadable), out / UNREADABLE)
         print_places(console, out)
-    elif encoded.unreadable:
-        console.print(f"Left out {len(encoded.unreadable)} images that cannot be read.")
 
 
 def score_file(

@@ -56,7 +56,8 @@ def explain_command(
     from orbithash.experiments.report.figure import to_svg
     from orbithash.files import whole_file
 
-    record, encoder = read_record(run), load(run)
+    encoder = load(run)
+    record = encoder.training.record if encoder.training else read_record(run)
     data = open_source(source)
     console = Console()
     row = None if query is None else find_row(data, query)

@@ -153,7 +153,8 @@ def store_codes(
     from orbithash.retrieval.codes_indexing import index_codes
     from orbithash.retrieval.search_index import open_for_codes
 
-    run = Path(names.pop(0)) if names and Path(names[0]).is_dir() else None
+    has_run = bool(names) and (names[0].startswith("hf:") or Path(names[0]).is_dir())
+    run = names.pop(0) if has_run else None
     if not names:
         raise InputError("--codes needs files; write: orbithash index --codes FILE… --out INDEX")
     files = [open_codes(Path(name), bits) for name in names]  # all, before anything is stored

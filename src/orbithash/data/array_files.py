@@ -49,8 +49,10 @@ def read_arrays(
             f"cannot read {file}: it is not an .npz file; save {contents} with numpy.savez"
         )
     with refusing_damaged(file), ExitStack() as stack:
-        found = [name for name in names if name in array_names(file)]
-        return {name: read_array(*open_array(file, name, stack)) for name in found}
+        stored = set(array_names(file))
+        return {
+            name: read_array(*open_array(file, name, stack)) for name in names if name in stored
+        }
 
 
 def read_one_array(file: Path, kind: str) -> np.ndarray:

@@ -44,13 +44,7 @@ if TYPE_CHECKING:  # an encoder without a hasher must not load scikit-learn
     from orbithash.hashers import Hasher
 
 BATCH = 32
-HEAD_SIZES = (
-    "n_bits",
-    "hidden",
-    "dropout",
-    "n_classes",
-    "known_classes",
-)  # those that the head has
+HEAD_SIZES = ("n_bits", "hidden", "dropout", "n_classes", "known_classes")  # if the head has them
 
 
 class ImageEncoder:

@@ -10,7 +10,7 @@ import os
 import pickle
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -139,12 +139,12 @@ class Worker:
 def embedding_of(encoder: Encoder, job: Job[Any]) -> Callable[[Int64[np.ndarray, " n"]], Encoded]:
     """Return a function that embeds rows by the runtime that one machine would choose."""
     from orbithash.encoders.image_encoder import ImageEncoder
-    from orbithash.encoders.runtime import choose_runtime
+    from orbithash.encoders.runtime import choose_runtime, run_by
 
     if not isinstance(encoder, ImageEncoder):
         return lambda rows: next(iter(encoder.embed_batches(job.data, [rows])))
     runtime = choose_runtime(encoder.backbone, n_images=sum(map(len, job.batches)))
-    run = ExitStack().enter_context(encoder.running(runtime))  # as long as the worker lives
+    run = run_by(runtime, encoder.backbone, side=encoder.view.crop)
     return partial(encoder.embed_rows, job.data, run=run)  # type: ignore[arg-type]
 
 
@@ -172,7 +172,7 @@ def results(ray: Any, job: Job[Result]) -> Iterator[Result]:
     )
     try:
         for row in encoded.iter_rows():
-            result = pickle.loads(row["result"])  # of our own workers
+            result = pickle.loads(row["result"])  # of workers whose pickles Ray loads anyway
             if isinstance(result, HashingError):
                 raise result
             yield result

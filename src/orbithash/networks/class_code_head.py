@@ -12,7 +12,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
-from orbithash.networks.second_path import power_normalized
+from orbithash.networks.second_path import identity_matrix, power_normalized
 
 THRESHOLD = 0.1  # cosine from which on an image rather belongs to a class than to none
 CONFIDENCE = 0.7  # mean resemblance to its nearest class of an image that its prototype left out
@@ -45,9 +45,7 @@ class ClassCodeHead(nn.Module):
         super().__init__()
         self.n_features, self.n_bits, self.n_classes = n_features, n_bits, n_classes
         self.register_buffer("center", torch.zeros(n_features))
-        # Not by torch.eye: on the meta device, as when a run is read, it imports for seconds.
-        identity = torch.zeros(n_features, n_features).fill_diagonal_(1)
-        self.register_buffer("whitening", identity)
+        self.register_buffer("whitening", identity_matrix(n_features))
         self.register_buffer("prototypes", torch.zeros(n_classes, n_features))
         self.register_buffer("sharpness", torch.ones(()))
         self.hash_layer = nn.Linear(n_features, n_bits)

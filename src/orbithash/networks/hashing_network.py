@@ -23,8 +23,8 @@ class FeatureHead(nn.Module):
 
     Without a hidden layer this is the last layer of Chen et al., 2018. A hidden layer is followed
     by layer normalisation (Ba, Kiros and Hinton, 2016), ReLU and dropout. With
-    `known_classes`, a `SecondPath` is added to the logits of these layers: it knows so many
-    classes, 0 for images with several labels.
+    `known_classes`, the number of classes or 0 for images with several labels, a `SecondPath` is
+    added to the logits of these layers.
 
     Call `fit_start`, a data-dependent initialisation, before training, so that one learning rate
     suits features of any scale.

@@ -24,9 +24,9 @@ class SecondPath(nn.Module):
         24 · cos(W x, prototype) + 12 · agreement − 9.6
 
     W whitens by the scatter within the classes. The agreement is the mean over the bits of the
-    layers' logits, of mean size 1, times the code of the class, ±1. So both a fitted metric and
-    the layers that were trained have their say about the class, and an image that resembles none
-    keeps its linear code. Without `n_classes`, for several labels per image, p is left out.
+    layers' logits, of mean size 1, times the code of the class, ±1. So a fitted metric and the
+    trained layers choose the class together, and an image that resembles no class keeps its linear
+    code. Without `n_classes`, for several labels per image, p is left out.
 
     Nothing of it is trained: `orbithash.training.heads.second_path` fits it once the layers are.
     """
@@ -46,7 +46,7 @@ class SecondPath(nn.Module):
         self.register_buffer("matrix", torch.zeros(n_bits, n_features))
         self.register_buffer("layers_weight", torch.ones(()))
         if n_classes:
-            self.register_buffer("whitening", torch.eye(n_features))
+            self.register_buffer("whitening", identity_matrix(n_features))
             self.register_buffer("prototypes", torch.zeros(n_classes, n_features))
             self.register_buffer("class_codes", torch.zeros(n_classes, n_bits))
             # Of hidden units: the codes of a prefix are the first bits of the whole codes.
@@ -82,6 +82,11 @@ class SecondPath(nn.Module):
         self.matrix, self.n_bits = self.matrix[:n_bits].clone(), n_bits
         if self.n_classes:
             self.class_codes = self.class_codes[:, :n_bits].clone()
+
+
+def identity_matrix(n: int) -> Float[Tensor, "n n"]:
+    # Not by torch.eye: on the meta device, as when a run is read, it imports for seconds.
+    return torch.zeros(n, n).fill_diagonal_(1)
 
 
 def power_normalized(features: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:

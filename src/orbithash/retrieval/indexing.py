@@ -52,8 +52,8 @@ def index_source(
     soon as it is encoded, so that a call after an interruption continues from there. `ray` is the
     address of a Ray cluster that encodes; its workers store in Milvus themselves.
 
-    `prune` removes what is gone. If that cannot be told of some stored items, it raises an error
-    before anything is changed.
+    `prune` removes what is gone. If some of the missing items may still be there, it raises an
+    error before anything is changed.
     """
     items = source_items(data, source)
     known = index.known(source)
@@ -128,7 +128,7 @@ def store_batches(
 
 
 def perhaps_there(gone: Iterable[str], data: Data) -> dict[str, str]:
-    """Return those of the missing paths that may be there all the same, with the reason.
+    """Return those of the missing paths that may still be there, with the reason.
 
     A file is gone if its folder was listed and it was not in it, or if a table does not name it any
     more. It may be there if the folder cannot be listed, or if a table names it and its folder is

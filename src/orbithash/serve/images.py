@@ -6,6 +6,7 @@ import stat
 import threading
 from collections import OrderedDict
 from pathlib import Path
+from typing import TypeGuard
 
 from PIL import Image
 
@@ -65,9 +66,16 @@ def jpeg_parts(content: bytes) -> list[tuple[int, int]]:
     is_tiled = TILES in tags
     offsets = tags.get(TILES if is_tiled else STRIPS)
     lengths = tags.get(TILE_LENGTHS if is_tiled else STRIP_LENGTHS)
-    if not isinstance(offsets, tuple) or not isinstance(lengths, tuple) or not all(lengths):
+    if not are_counts(offsets) or not are_counts(lengths) or len(offsets) != len(lengths):
         return whole  # the decoder guesses the bounds then
-    return [(start, start + length) for start, length in zip(offsets, lengths, strict=False)]
+    return [(start, start + length) for start, length in zip(offsets, lengths, strict=True)]
+
+
+def are_counts(values: object) -> TypeGuard[tuple[int, ...]]:
+    """Return whether a TIFF tag holds positive integers; a file may give it any type."""
+    if not isinstance(values, tuple) or not values:
+        return False
+    return all(isinstance(value, int) and value > 0 for value in values)
 
 
 def declared_pixels(content: bytes) -> int:

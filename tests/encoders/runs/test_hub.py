@@ -11,7 +11,7 @@ import yaml
 
 import orbithash
 from coloured_images import coloured
-from feature_files import clouds
+from feature_files import clouds, write_clouds
 from indexed_runs import image_run
 from orbithash.cli import run
 from orbithash.encoders import FeatureEncoder, RunRecord, Training
@@ -56,10 +56,19 @@ def test_a_pushed_encoder_is_loaded_by_its_address(encoder, hub):
 
 def test_a_command_takes_an_address_as_its_run(encoder, hub, tmp_path):
     encoder.push_to_hub("birds/codes")
-    np.savez(tmp_path / "vectors.npz", features=VECTORS)
-    out = tmp_path / "codes.npz"
-    assert run(["encode", "hf:birds/codes", str(tmp_path / "vectors.npz"), "--out", str(out)]) == 0
+    file, out = write_clouds(tmp_path / "vectors.npz"), tmp_path / "codes.npz"
+    assert run(["encode", "hf:birds/codes", str(file), "--out", str(out)]) == 0
     np.testing.assert_array_equal(np.load(out)["codes"], encoder.encode(VECTORS))
+    index = ["--out", str(tmp_path / "index")]
+    assert run(["index", "--codes", "hf:birds/codes", str(out), *index]) == 0
+
+
+def test_a_run_starts_from_an_encoder_of_the_hub(hub, tmp_path):
+    source = write_clouds(tmp_path / "clouds.npz")
+    options = {"bits": 8, "settings": {"epochs": 1, "hidden": 0}}
+    orbithash.train(source, **options).push_to_hub("birds/head")
+    encoder = orbithash.train(source, init="hf:birds/head", **options)
+    assert encoder.training.record.init == "hf:birds/head"
 
 
 def test_nothing_is_published_but_the_run_and_its_card(encoder, hub):
@@ -77,6 +86,15 @@ def test_only_the_files_of_a_run_are_downloaded(encoder, hub, tmp_path):
     orbithash.load("hf:birds/codes")
     downloaded = {path.name for path in (tmp_path / "cache").rglob("snapshots/*/*")}
     assert downloaded == {"model.safetensors", "run.json", "scores.json"}
+
+
+def test_a_flipped_bit_of_a_shared_encoder_is_noticed(encoder, hub):
+    encoder.push_to_hub("birds/codes")
+    model = bytearray(hub.repositories["birds/codes"]["model.safetensors"])
+    model[-1] ^= 1
+    hub.repositories["birds/codes"]["model.safetensors"] = bytes(model)
+    with pytest.raises(InputError, match=r"model\.safetensors is damaged"):
+        orbithash.load("hf:birds/codes")
 
 
 def test_an_encoder_is_pushed_again(encoder, hub):
@@ -127,6 +145,7 @@ def test_the_program_of_the_page_shares_an_encoder(hub, tmp_path, monkeypatch):
     ("address", "message"),
     [
         ("hf:codes", "'codes' names no repository on the hub; write OWNER/NAME"),
+        ("hf:birds--codes/x", "'birds--codes/x' cannot be a repository on the hub: Cannot have --"),
         ("hf:birds/nothing", "there is no repository birds/nothing that you may use"),
         ("hf:birds/codes@v7", "birds/codes has no such revision"),
         ("hf:birds/empty", "the repository birds/empty has no model.safetensors"),

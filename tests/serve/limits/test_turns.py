@@ -123,6 +123,22 @@ def test_a_cancelled_wait_leaves_no_place_taken():
     run(test())
 
 
+def test_a_wait_that_is_refused_and_cancelled_at_the_same_moment_frees_no_place():
+    async def test():
+        turns, given = Turns(1, max_waiting=3), []
+        tasks = [await asked(turns, "a", given) for _ in range(4)]
+        refusing = asyncio.ensure_future(turns.take("b"))
+        asyncio.get_running_loop().call_soon(tasks[3].cancel)  # before it learns of the refusal
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert tasks[3].done()
+        assert not refusing.done()
+        assert given == ["a"]
+        assert len(turns) == 4
+
+    run(test())
+
+
 def test_no_client_takes_more_than_its_largest_share():
     async def test():
         turns, given = Turns(8, largest_share=largest_share), []

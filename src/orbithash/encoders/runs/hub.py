@@ -18,18 +18,19 @@ from orbithash.encoders.encoder import Encoder
 from orbithash.encoders.runs.model_card import model_card
 from orbithash.encoders.runs.record import RunRecord
 from orbithash.encoders.runs.run_folder import (
+    HUB,
     LOG,
     MODEL,
     RECORD,
     SCORES,
     load_run,
     read_record,
+    read_values,
     save_run,
 )
 from orbithash.errors import InputError, MissingExtraError, ServerError
 from orbithash.metrics.scores import Scores
 
-PREFIX = "hf:"
 DOWNLOADED = [MODEL, RECORD, LOG, SCORES]
 
 
@@ -46,7 +47,7 @@ def hub_place(address: str) -> HubPlace:
     >>> hub_place("hf:birds/codes@v1")
     HubPlace(repository='birds/codes', revision='v1')
     """
-    repository, _, revision = address.removeprefix(PREFIX).partition("@")
+    repository, _, revision = address.removeprefix(HUB).partition("@")
     check_repository(repository)
     return HubPlace(repository, revision or None)
 
@@ -55,7 +56,7 @@ def check_repository(repository: str) -> None:
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository, re.ASCII):
         raise InputError(
             f"{repository!r} names no repository on the hub; write OWNER/NAME, or to load one "
-            f"{PREFIX}OWNER/NAME or {PREFIX}OWNER/NAME@REVISION"
+            f"{HUB}OWNER/NAME or {HUB}OWNER/NAME@REVISION"
         )
 
 
@@ -90,7 +91,8 @@ def push_to_hub(
         folder = Path(parent) / "run"
         save_run(encoder, folder)
         record = without_folders(read_record(folder))
-        (folder / RECORD).write_text(json.dumps(asdict(record), indent=2) + "\n", encoding="utf-8")
+        values = read_values(folder) | asdict(record)  # with the digest of the model's file
+        (folder / RECORD).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
         card = model_card(encoder, record, repository, scores=scores, license=license)
         (folder / "README.md").write_text(card, encoding="utf-8")
         with reported(hub, repository):
@@ -101,7 +103,7 @@ def push_to_hub(
                 folder_path=folder,
                 commit_message=f"{encoder.n_bits}-bit encoder",
             )
-    return PREFIX + repository
+    return HUB + repository
 
 
 def without_folders(record: RunRecord) -> RunRecord:
@@ -131,6 +133,8 @@ def reported(hub: ModuleType, repository: str) -> Iterator[None]:
     errors = hub.errors
     try:
         yield
+    except errors.HFValidationError as error:
+        raise InputError(f"{repository!r} cannot be a repository on the hub: {error}") from None
     except errors.RevisionNotFoundError:
         raise InputError(
             f"{repository} has no such revision; give one of its branches, tags or commits"

@@ -38,6 +38,7 @@ from orbithash.files import check_regular, output_folder, partial_folder, write_
 from orbithash.index.store.reading import encoder_of_folder, is_index
 
 MODEL, RECORD, LOG, SCORES = "model.safetensors", "run.json", "log.jsonl", "scores.json"
+HUB = "hf:"  # begins the address of a run on the Hugging Face Hub
 DIGEST = "model_sha256"  # in the record, of the encoder's file
 SPLIT, TRAINED_BEFORE = "split.csv", "trained_before.json"
 UNREADABLE, CHECKPOINT = "unreadable.txt", "checkpoint.safetensors"
@@ -66,7 +67,11 @@ def write_run(encoder: Encoder, folder: Path) -> None:
 
 
 def load_run(folder: str | Path) -> Encoder:
-    """Return the encoder of a run, or of an index on disk; raise if its file is damaged."""
+    """Return the encoder of a run, of an index on disk, or of the hub; raise if it is damaged."""
+    if str(folder).startswith(HUB):
+        from orbithash.encoders.runs.hub import load_from_hub  # which loads the run it downloads
+
+        return load_from_hub(str(folder))
     folder = Path(folder)
     check_is_run(folder)
     if is_index(folder):

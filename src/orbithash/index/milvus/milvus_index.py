@@ -344,12 +344,7 @@ class MilvusIndex(ClosesOnExit):
         ]
 
     def _hits(
-        self,
-        codes: np.ndarray,
-        k: int,
-        condition: str,
-        parameters: dict[str, Any],
-        *fields: str,
+        self, codes: np.ndarray, k: int, condition: str, parameters: dict[str, Any], *fields: str
     ) -> Any:
         """Request the nearest items of each code by Hamming distance, with some of their fields."""
         return self._server.call(

@@ -41,8 +41,8 @@ class AdmissionMiddleware:
     2. host, origin and key: 421, 403, 401
     3. declared length of the body: 413
     4. body, read into memory: too large 413, too slow 408, too many at once 503; not for monitoring
-    5. concurrency limit: clients take turns, and who waits for more than two seconds, or thirty for
-       an image, gets 503; not for monitoring
+    5. concurrency limit: clients take turns, and a request that waits longer than two seconds, or
+       thirty for an image, gets 503; not for monitoring
 
     The place of step 5 is taken once the body is complete, so slow clients occupy none. Every
     response gets the security headers and is counted in the metrics.

@@ -89,7 +89,9 @@ class Turns:
         except asyncio.CancelledError:
             if place.cancelled():
                 self._forget(client, place)
-            else:  # it was given, and the wait cancelled, at the same moment
+            elif (
+                place.exception() is None
+            ):  # it was given and the wait cancelled at the same moment
                 self.release(client)
             raise
 
