@@ -22,7 +22,7 @@ test-page: .venv/installed ## the search page in Chromium, about two minutes
 	.venv/bin/pytest -m browser -n 2
 
 fuzz: .venv/installed ## search for failing inputs at random, 15 minutes at most: readers of files, properties, the HTTP API
-	.venv/bin/python fuzz/run.py 15
+	timeout 9m .venv/bin/python fuzz/run.py 15 || test $$? = 124
 	HYPOTHESIS_PROFILE=fuzz timeout 5m .venv/bin/pytest -m hypothesis -n 2 -x || test $$? = 124
 
 test-faults: .venv/installed ## kills, power cuts, full disks and the like, about ten minutes; prints what was lost
